@@ -1,0 +1,25 @@
+"""The axes, each word once.
+
+    batch    images that are worked on together
+    channel, height, width   of an image
+    child    a capsule of the layer below (PrimaryCaps: type by type, and within a type row by row)
+    parent   a capsule of the layer above (DigitCaps: one per class)
+    part     the numbers of a child's pose (8 in the paper)
+    pose     the numbers of a parent's pose (16 in the paper)
+
+Read "batch child parent" as the shape of a tensor. A normalization runs across the parents of one child, never across
+the children of one parent.
+"""
+
+from jaxtyping import Float, Int
+from torch import Tensor
+
+Images = Float[Tensor, "batch channel height width"]  # pixels in 0…1
+Labels = Int[Tensor, "batch"]
+Parts = Float[Tensor, "batch child part"]  # u_i
+Votes = Float[Tensor, "batch child parent pose"]  # û_j|i
+Weights = Float[Tensor, "child parent pose part"]  # W_ij
+Logits = Float[Tensor, "*batch parent"]  # b_ij
+Couplings = Float[Tensor, "*batch parent"]  # c_ij
+Poses = Float[Tensor, "batch parent pose"]  # v_j
+Lengths = Float[Tensor, "batch parent"]  # ‖v_j‖

@@ -1,0 +1,23 @@
+"""What a user can put right: one exception, and the sentence that lists the right names."""
+
+from collections.abc import Iterable
+
+
+class InputError(ValueError):
+    """Something handed to us is wrong. The message is one line that says what was expected and what was found.
+
+    The command line prints that line and exits with code 2; it never shows a traceback for an `InputError`.
+    """
+
+
+def known(name: str, names: Iterable[str], kind: str) -> str:
+    """Give `name` back if it is one of `names`, else say which names there are.
+
+    >>> known("maxmn", ["softmax", "max-min"], "normalization")
+    Traceback (most recent call last):
+    maxmincaps.errors.InputError: no normalization is called 'maxmn'; there are softmax, max-min
+    """
+    names = list(names)
+    if name in names:
+        return name
+    raise InputError(f"no {kind} is called {name!r}; there are {', '.join(names)}")
