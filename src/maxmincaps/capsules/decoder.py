@@ -1,0 +1,35 @@
+"""From the pose of one class back to pixels."""
+
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from maxmincaps.capsules.shapes import Images, Labels, Poses
+
+
+def keep_only(poses: Poses, classes: Labels) -> Float[Tensor, "batch numbers"]:
+    """Zero the poses of all classes but the given one, and lay them out in a row."""
+    kept = nn.functional.one_hot(classes, poses.shape[1]).to(poses.dtype)
+    return (poses * kept.unsqueeze(-1)).flatten(1)
+
+
+class Decoder(nn.Module):
+    """Fully connected layers from the kept pose to an image with pixels in 0…1."""
+
+    def __init__(
+        self, classes: int, pose: int, image_shape: tuple[int, int, int], widths: Sequence[int] = (512, 1024)
+    ) -> None:
+        super().__init__()
+        self.image_shape = image_shape
+        sizes = [classes * pose, *widths, torch.Size(image_shape).numel()]
+        layers: list[nn.Module] = []
+        for before, after in zip(sizes[:-1], sizes[1:], strict=True):
+            layers += [nn.Linear(before, after), nn.ReLU()]
+        layers[-1] = nn.Sigmoid()
+        self.layers = nn.Sequential(*layers)
+
+    def forward(self, poses: Poses, classes: Labels) -> Images:
+        """Reconstruct the images from the poses of the given classes."""
+        return self.layers(keep_only(poses, classes)).unflatten(1, self.image_shape)

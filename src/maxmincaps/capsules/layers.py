@@ -1,0 +1,121 @@
+"""The two capsule layers, each usable in any `nn.Module`."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from einops import einsum, rearrange
+from torch import nn
+
+from maxmincaps.capsules.normalizations import Normalization, normalization_of
+from maxmincaps.capsules.routing import HeldVotes, LazyVotes, RoutingStep, routing_steps, squash
+from maxmincaps.capsules.shapes import Images, Parts, Poses
+from maxmincaps.capsules.spectral import StridedConvolution
+
+
+class PrimaryCapsules(nn.Module):
+    """From feature maps to capsules: a strided convolution whose neighbouring channels form poses.
+
+    Channels `type·part … type·part + part − 1` at one place are one capsule. Capsules are ordered by type, then place.
+    """
+
+    def __init__(
+        self,
+        channels: int,
+        types: int = 32,
+        part_pose: int = 8,
+        *,
+        kernel: int = 9,
+        stride: int = 2,
+        padding: int = 0,
+        relu: bool = True,
+        squash: bool = True,
+        convolution: str = "auto",
+    ) -> None:
+        super().__init__()
+        self.types, self.part_pose, self.relu, self.squash = types, part_pose, relu, squash
+        self.convolution = StridedConvolution(
+            channels, types * part_pose, kernel, stride=stride, padding=padding, method=convolution
+        )
+
+    def forward(self, features: Images) -> Parts:
+        """Give the poses of all capsules, (batch, child, part)."""
+        maps = self.convolution(features)
+        if self.relu:
+            maps = maps.relu()
+        parts = rearrange(
+            maps, "batch (type part) row column -> batch (type row column) part", type=self.types, part=self.part_pose
+        )
+        return squash(parts) if self.squash else parts
+
+    def extra_repr(self) -> str:
+        """Say what the convolution's channels mean."""
+        return f"types={self.types}, part_pose={self.part_pose}, relu={self.relu}, squash={self.squash}"
+
+
+Watcher = Callable[[RoutingStep], Any]
+"""Is called with every routing step, in order."""
+
+
+class RoutedCapsules(nn.Module):
+    """From children to parents: each child votes for each parent's pose, and routing finds where votes agree."""
+
+    def __init__(
+        self,
+        children_: int,
+        parents: int,
+        part_pose: int = 8,
+        pose: int = 16,
+        *,
+        normalization: str | Normalization = "max-min",
+        iterations: int = 3,
+        bias: bool = False,
+        full_backpropagation: bool = False,
+    ) -> None:
+        super().__init__()
+        self.normalization = normalization_of(normalization)
+        self.iterations, self.full_backpropagation = iterations, full_backpropagation
+        self.weights = nn.Parameter(torch.empty(children_, parents, pose, part_pose))
+        self.bias = nn.Parameter(torch.zeros(parents, pose)) if bias else None
+        self.reset_parameters()
+
+    def reset_parameters(self, sigma: float | None = None) -> None:
+        """Draw W's initial values from a normal distribution.
+
+        By default sigma makes the parents' sums about as long for any number of children and any size of couplings:
+        a sum has `children · part` terms, each scaled by the coupling it starts with.
+        """
+        if sigma is None:
+            children, parents, _, part = self.weights.shape
+            sigma = 1 / (self.normalization.start_for(parents) * (children * part) ** 0.5)
+        nn.init.normal_(self.weights, std=sigma)
+
+    def votes(self, parts: Parts) -> HeldVotes | LazyVotes:
+        """Give the children's votes, in the form that suits what will be asked of them."""
+        if self.full_backpropagation:
+            return HeldVotes(
+                einsum(self.weights, parts, "child parent pose part, batch child part -> batch child parent pose")
+            )
+        return LazyVotes(parts, self.weights)
+
+    def steps(self, parts: Parts) -> Iterator[RoutingStep]:
+        """Yield every iteration of routing."""
+        return routing_steps(
+            self.votes(parts),
+            self.normalization,
+            self.iterations,
+            bias=self.bias,
+            full_backpropagation=self.full_backpropagation,
+        )
+
+    def forward(self, parts: Parts, watch: Watcher | None = None) -> Poses:
+        """Give the parents' poses, (batch, parent, pose)."""
+        for step in self.steps(parts):
+            if watch:
+                watch(step)
+        return step.poses
+
+    def extra_repr(self) -> str:
+        """Say what is routed, and how."""
+        children, parents, pose, part = self.weights.shape
+        return f"children={children}×{part}, parents={parents}×{pose}, iterations={self.iterations}"

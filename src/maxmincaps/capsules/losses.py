@@ -1,0 +1,40 @@
+"""What training makes small (section 3 of Sabour et al., which the paper follows)."""
+
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn.functional import one_hot
+
+from maxmincaps.capsules.network import CapsNetOutput
+from maxmincaps.capsules.shapes import Images, Labels, Lengths
+
+Scalar = Float[Tensor, ""]
+
+
+def margin_loss(
+    lengths: Lengths, labels: Labels, *, high: float = 0.9, low: float = 0.1, down_weight: float = 0.5
+) -> Scalar:
+    """Σ_k T_k max(0, m⁺ − ‖v_k‖)² + λ (1 − T_k) max(0, ‖v_k‖ − m⁻)², mean over the batch."""
+    present = one_hot(labels, lengths.shape[1]).to(lengths.dtype)
+    too_short = (high - lengths).relu().square()
+    too_long = (lengths - low).relu().square()
+    return (present * too_short + down_weight * (1 - present) * too_long).sum(dim=1).mean()
+
+
+def reconstruction_loss(reconstruction: Images, images: Images) -> Scalar:
+    """Σ (pixel − reconstruction)², mean over the batch."""
+    return (images - reconstruction).square().flatten(1).sum(dim=1).mean()
+
+
+def capsule_loss(
+    output: CapsNetOutput,
+    images: Images,
+    labels: Labels,
+    *,
+    margin_high: float = 0.9,
+    margin_low: float = 0.1,
+    down_weight: float = 0.5,
+    reconstruction_weight: float = 0.0005,
+) -> Scalar:
+    """Margin loss plus the weighted reconstruction loss."""
+    margin = margin_loss(output.lengths, labels, high=margin_high, low=margin_low, down_weight=down_weight)
+    return margin + reconstruction_weight * reconstruction_loss(output.reconstruction, images)

@@ -1,0 +1,131 @@
+"""How one child's logits over its parents become its couplings (section 2 and Table 4 of the paper).
+
+Each function takes logits `(…, parent)` and gives couplings of the same shape, **across the parents of one child**. A
+child whose logits are all equal, as those of a dead child are, gets a defined value: never NaN, never inf.
+"""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import torch
+
+from maxmincaps.capsules.shapes import Couplings, Logits
+from maxmincaps.errors import InputError, known
+
+
+def softmax(logits: Logits) -> Couplings:
+    """Share one unit among the parents (equation 1)."""
+    return logits.softmax(dim=-1)
+
+
+def max_min(logits: Logits, low: float = 0.0, high: float = 1.0) -> Couplings:
+    """Stretch each child's logits onto [low, high] (equation 2); equal logits give `low`."""
+    above = _above_smallest(logits)
+    return low + above / _or_one(above.amax(dim=-1, keepdim=True)) * (high - low)
+
+
+def winner_take_all(logits: Logits) -> Couplings:
+    """Give everything to the parent with the largest logit, to the first of equals."""
+    parents = torch.arange(logits.shape[-1], device=logits.device)
+    return (parents == logits.argmax(dim=-1, keepdim=True)).to(logits.dtype)
+
+
+def sum_(logits: Logits) -> Couplings:
+    """Divide by the sum over the parents; where that is nothing, share equally."""
+    total = logits.sum(dim=-1, keepdim=True)
+    vanishes = (total.abs() < 1e-12).expand_as(logits)
+    shares = logits / torch.where(total.abs() < 1e-12, 1.0, total)
+    return torch.where(vanishes, 1.0 / logits.shape[-1], shares)
+
+
+def centered_max_min(logits: Logits) -> Couplings:
+    """Centre on the mean and divide by the range: inside [−1, 1]; equal logits give 0."""
+    # Counted from the smallest, equal logits give exactly 0, which the mean of equal numbers need not.
+    above = _above_smallest(logits)
+    return (above - above.mean(dim=-1, keepdim=True)) / _or_one(above.amax(dim=-1, keepdim=True))
+
+
+def z_score(logits: Logits) -> Couplings:
+    """Centre on the mean and divide by the population's standard deviation; equal logits give 0."""
+    # Divided by the range first, the squares can neither overflow nor vanish, whatever the logits' size.
+    centred = centered_max_min(logits)
+    return centred / _or_one(centred.square().mean(dim=-1, keepdim=True)).sqrt()
+
+
+def adjusted_log(logits: Logits) -> Couplings:
+    """Take the logarithm above the smallest: log(1 + b − min b)."""
+    return torch.log1p(_above_smallest(logits))
+
+
+def leaky_softmax(logits: Logits) -> Couplings:
+    """Softmax with one more parent, "none of the above", whose logit is zero and whose share is dropped (Sabour)."""
+    nobody = logits.new_zeros(logits.shape[:-1] + (1,))
+    return torch.cat([logits, nobody], dim=-1).softmax(dim=-1)[..., :-1]
+
+
+def _above_smallest(logits: Logits) -> Logits:
+    return logits - logits.amin(dim=-1, keepdim=True)
+
+
+def _or_one(divisor: Logits) -> Logits:
+    """Put 1 where there is nothing to divide by, so that 0/0 is 0, in value and in gradient."""
+    return torch.where(divisor > 0, divisor, 1.0)
+
+
+@dataclass(frozen=True)
+class Normalization:
+    """A function from logits to couplings, and the value at which the couplings start.
+
+    `function` is None for the control that never looks at the logits: its couplings stay where they start.
+    """
+
+    function: Callable[..., Couplings] | None
+    start: float | Callable[[int], float] = 1.0
+
+    def __call__(self, logits: Logits) -> Couplings:
+        """Normalize each child's logits across its parents."""
+        if self.function is None:
+            return torch.full_like(logits, self.start_for(logits.shape[-1]))
+        return self.function(logits)
+
+    def start_for(self, parents: int) -> float:
+        """Give the couplings of the first iteration."""
+        return self.start(parents) if callable(self.start) else self.start
+
+    def having(self, start: float | None = None, **settings: float | None) -> "Normalization":
+        """Give the same normalization with another start value or other settings; None leaves a setting alone."""
+        settings = {name: value for name, value in settings.items() if value is not None}
+        taken = list(inspect.signature(self.function).parameters)[1:] if self.function else []
+        for name in settings:
+            if name not in taken:
+                raise InputError(f"this normalization has no {name!r} to set; it has {', '.join(taken) or 'no settings'}")
+        changed = replace(self, function=partial(self.function, **settings)) if self.function and settings else self
+        return changed if start is None else replace(changed, start=start)
+
+
+NORMALIZATIONS: dict[str, Normalization] = {
+    "softmax": Normalization(softmax, start=lambda parents: 1 / parents),
+    "max-min": Normalization(max_min),
+    "winner-take-all": Normalization(winner_take_all),
+    "sum": Normalization(sum_),
+    "centered-max-min": Normalization(centered_max_min),
+    "z-score": Normalization(z_score),
+    "adjusted-log": Normalization(adjusted_log),
+    "leaky-softmax": Normalization(leaky_softmax, start=lambda parents: 1 / (parents + 1)),
+    "uniform": Normalization(None),
+}
+"""Every normalization by name. `NORMALIZATIONS["cubed"] = Normalization(lambda logits: logits**3)` adds your own."""
+
+
+def normalization_of(choice: Any) -> Normalization:
+    """Understand a name from the table, a `Normalization`, or any function of logits (which then starts at 1.0)."""
+    if isinstance(choice, Normalization):
+        return choice
+    if isinstance(choice, str):
+        return NORMALIZATIONS[known(choice, NORMALIZATIONS, "normalization")]
+    if callable(choice):
+        return Normalization(choice)
+    raise InputError(f"a normalization is a name, a function or a Normalization, not {type(choice).__name__}")

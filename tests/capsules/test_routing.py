@@ -1,0 +1,178 @@
+"""Laws of squash and of the routing loop."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from maxmincaps.capsules.layers import RoutedCapsules
+from maxmincaps.capsules.normalizations import NORMALIZATIONS
+from maxmincaps.capsules.routing import HeldVotes, LazyVotes, route, routing_steps, squash
+from maxmincaps.errors import InputError
+from tests.reference.routing import final_couplings, ones_procedure, softmax_procedure
+from tests.reference.routing import squash as literal_squash
+
+names = pytest.mark.parametrize("name", NORMALIZATIONS)
+FOLLOWS_THE_SECOND_BOX = [name for name in NORMALIZATIONS if name not in ("softmax", "leaky-softmax")]
+
+
+@st.composite
+def votes(draw):
+    """Votes of random shape and size; some children are dead, as ReLU makes them."""
+    batch, children, parents, pose = (draw(st.integers(1, most)) for most in (2, 4, 4, 3))
+    generator = torch.Generator().manual_seed(draw(st.integers(0, 10_000)))
+    size = draw(st.sampled_from([1e-6, 0.1, 1.0, 20.0]))
+    drawn = torch.randn(batch, children, parents + 1, pose, generator=generator, dtype=torch.float64) * size
+    drawn[:, torch.rand(children, generator=generator) < draw(st.sampled_from([0.0, 0.4]))] = 0
+    return drawn
+
+
+def assert_near(ours, literal):
+    torch.testing.assert_close(ours, literal, rtol=1e-10, atol=1e-10)
+
+
+def gradient_of(poses, wanted):
+    weights = torch.linspace(1, 2, poses.numel(), dtype=poses.dtype).reshape(poses.shape)
+    return torch.autograd.grad((poses * weights).sum(), wanted)
+
+
+@given(s=st.lists(st.floats(-1e6, 1e6, width=32, allow_subnormal=False), min_size=1, max_size=8))
+@settings(deadline=None)
+def test_squash_is_the_usual_form(s):
+    s = torch.tensor(s, dtype=torch.float64)
+    assert_near(squash(s), literal_squash(s))
+
+
+@pytest.mark.parametrize("size", [0.0, 1e-30, 1.0, 1e19, 1e38])
+def test_squash_is_finite_in_value_and_slope_and_shorter_than_one(size):
+    s = torch.full((3, 16), size, requires_grad=True)
+    squashed = squash(s)
+    (slope,) = gradient_of(squashed, s)
+    assert squashed.isfinite().all()
+    assert slope.isfinite().all()
+    assert squashed.norm(dim=-1).le(1 + 1e-6).all()
+
+
+def test_squash_of_a_three_four_vector_by_hand():
+    # ‖(3, 4)‖ = 5, so the length becomes 25/26 and the direction stays (0.6, 0.8).
+    assert squash(torch.tensor([3.0, 4.0])).tolist() == pytest.approx([0.6 * 25 / 26, 0.8 * 25 / 26])
+
+
+@given(u=votes(), r=st.integers(1, 4))
+@settings(deadline=None)
+def test_routing_with_softmax_is_the_papers_first_procedure(u, r):
+    assert_near(route(u, "softmax", r), torch.stack([softmax_procedure(image, r) for image in u]))
+
+
+@pytest.mark.parametrize("name", FOLLOWS_THE_SECOND_BOX)
+@given(u=votes(), r=st.integers(1, 4))
+@settings(deadline=None, max_examples=40)
+def test_routing_with_any_other_is_the_papers_second_procedure(name, u, r):
+    if name == "sum":
+        u = u.abs() + 0.1 * u.abs().amax()  # sums near zero amplify rounding without bound, in both
+    assert_near(route(u, name, r), torch.stack([ones_procedure(image, r, name) for image in u]))
+
+
+@pytest.mark.parametrize("name", ["softmax", "max-min", "centered-max-min", "z-score", "adjusted-log"])
+@given(u=votes(), r=st.integers(1, 3))
+@settings(deadline=None, max_examples=25)
+def test_full_backpropagation_is_autograd_on_the_literal_procedure(name, u, r):
+    u = u.abs() + torch.linspace(0.1, 0.5, u.numel(), dtype=u.dtype).reshape(u.shape)  # no dead child: no ties
+    u.requires_grad_()
+    procedure = softmax_procedure if name == "softmax" else lambda image, r: ones_procedure(image, r, name)
+    literal = torch.stack([procedure(image, r) for image in u])
+    ours = route(u, name, r, full_backpropagation=True)
+    torch.testing.assert_close(gradient_of(ours, u), gradient_of(literal, u), rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", ["softmax", "max-min", "winner-take-all", "z-score"])
+@given(u=votes(), r=st.integers(2, 4))
+@settings(deadline=None, max_examples=25)
+def test_by_default_gradients_flow_through_the_last_weighted_sum_only(name, u, r):
+    u.requires_grad_()
+    literal = []
+    for image in u:
+        c = [[float(x) for x in row] for row in final_couplings(image.detach(), r, name)]
+        sums = (torch.tensor(c, dtype=u.dtype).unsqueeze(-1) * image).sum(0)
+        literal.append(torch.stack([literal_squash(s) for s in sums]))
+    for image_literal, ours in zip(literal, route(u, name, r), strict=True):
+        assert_near(ours, image_literal)
+    assert_near(gradient_of(route(u, name, r), u)[0], gradient_of(torch.stack(literal), u)[0])
+
+
+@names
+@given(u=votes(), r=st.integers(1, 4), part=st.integers(1, 3))
+@settings(deadline=None, max_examples=25)
+def test_votes_that_are_never_formed_route_as_those_that_are(name, u, r, part):
+    """The fast path against the literal one: every step, and the gradients of parts and weights."""
+    batch, children, parents, pose = u.shape
+    generator = torch.Generator().manual_seed(r)
+    parts = torch.rand(batch, children, part, generator=generator, dtype=u.dtype) * (u[:, :, :1, 0] != 0)
+    weights = torch.randn(children, parents, pose, part, generator=generator, dtype=u.dtype)
+    weights = weights.abs() if name == "sum" else weights
+    parts.requires_grad_()
+    weights.requires_grad_()
+    formed = torch.einsum("ijdk,bik->bijd", weights, parts)
+    lazy_steps = list(routing_steps(LazyVotes(parts, weights), name, r))
+    held_steps = list(routing_steps(HeldVotes(formed), name, r))
+    for lazy, held in zip(lazy_steps, held_steps, strict=True):
+        for field in ("logits", "couplings", "poses"):
+            torch.testing.assert_close(getattr(lazy, field), getattr(held, field), rtol=1e-7, atol=1e-9)
+    wanted = (parts, weights)
+    for ours, literal in zip(
+        gradient_of(lazy_steps[-1].poses, wanted), gradient_of(held_steps[-1].poses, wanted), strict=True
+    ):
+        torch.testing.assert_close(ours, literal, rtol=1e-7, atol=1e-9)
+
+
+@names
+def test_the_first_step_has_zero_logits_and_start_couplings(name):
+    first, second = routing_steps(torch.ones(1, 5, 4, 2), name, 2)
+    assert not first.logits.any()
+    assert first.couplings.eq(NORMALIZATIONS[name].start_for(4)).all()
+    torch.testing.assert_close(second.couplings, NORMALIZATIONS[name](second.logits).expand_as(second.logits))
+
+
+def test_a_step_holds_the_couplings_that_formed_its_poses():
+    u = torch.randn(2, 6, 3, 4, generator=torch.Generator().manual_seed(1))
+    for step in routing_steps(u, "max-min", 5):
+        torch.testing.assert_close(step.poses, squash((step.couplings.unsqueeze(-1) * u).sum(1)))
+
+
+def test_route_gives_the_last_step():
+    u = torch.randn(2, 6, 3, 4, generator=torch.Generator().manual_seed(1))
+    assert route(u, "max-min", 4).equal(list(routing_steps(u, "max-min", 4))[-1].poses)
+
+
+def test_a_routing_worked_by_hand():
+    """Two children, two parents, poses of one number, two iterations of Max-Min."""
+    u = torch.tensor([[[[1.0], [0.0]], [[1.0], [2.0]]]])
+    first, second = routing_steps(u, "max-min", 2)
+    # s = (1 + 1, 0 + 2), both of length 2: squashed to 4/5.
+    assert first.poses.flatten().tolist() == pytest.approx([0.8, 0.8])
+    # b = û·v: child one (0.8, 0), child two (0.8, 1.6); stretched onto 0…1: (1, 0) and (0, 1).
+    assert second.logits.flatten().tolist() == pytest.approx([0.8, 0, 0.8, 1.6])
+    assert second.couplings.flatten().tolist() == pytest.approx([1, 0, 0, 1])
+    # s = (1, 2): lengths 1/2 and 4/5.
+    assert second.poses.flatten().tolist() == pytest.approx([0.5, 0.8])
+
+
+def test_start_and_bias_are_settings():
+    u = torch.ones(1, 3, 2, 1)
+    step = next(iter(routing_steps(u, "max-min", 3, start=0.5, bias=torch.tensor([[0.0], [1.0]]))))
+    assert step.couplings.eq(0.5).all()
+    assert step.poses.flatten().tolist() == squash(torch.tensor([[1.5], [2.5]])).flatten().tolist()
+
+
+def test_watching_changes_nothing():
+    layer = RoutedCapsules(7, 3, 4, 5)
+    parts = torch.rand(2, 7, 4, generator=torch.Generator().manual_seed(0))
+    seen = []
+    assert layer(parts, seen.append).equal(layer(parts))
+    assert [step.poses for step in seen][-1].equal(layer(parts))
+    assert len(seen) == 3
+
+
+def test_routing_stops_before_less_than_one_iteration():
+    with pytest.raises(InputError, match="at least 1 iteration, found 0"):
+        route(torch.ones(1, 2, 2, 2), "max-min", 0)
