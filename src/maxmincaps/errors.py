@@ -1,6 +1,8 @@
 """What a user can put right: one exception, and the sentence that lists the right names."""
 
 from collections.abc import Iterable
+from importlib import import_module
+from types import ModuleType
 
 
 class InputError(ValueError):
@@ -21,3 +23,13 @@ def known(name: str, names: Iterable[str], kind: str) -> str:
     if name in names:
         return name
     raise InputError(f"no {kind} is called {name!r}; there are {', '.join(names)}")
+
+
+def extra(name: str, module: str) -> ModuleType:
+    """Import `module`, which the optional part `name` of this package brings, or say how to get it."""
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name != module.partition(".")[0]:
+            raise
+        raise InputError(f"this needs maxmincaps[{name}]; pip install 'maxmincaps[{name}]'") from None

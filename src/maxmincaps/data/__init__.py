@@ -1,0 +1,1 @@
+"""The images: fetched and verified, read, augmented, and dealt out in batches."""

@@ -1,0 +1,88 @@
+"""An epoch of batches: seeded, on the device, shared out among ranks.
+
+The dataset is one uint8 tensor, and a batch is a few of its rows made float: there is nothing for worker processes to
+do. What a batch holds is a pure function of (seed, epoch, batch number), so a run that is resumed in the middle of an
+epoch goes on with the same bits.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int64, UInt8
+from torch import Generator, Tensor
+
+from maxmincaps.data.images import ImageSet
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Some images, as the network sees them."""
+
+    images: Float[Tensor, "batch channel height width"]
+    labels: Int64[Tensor, "batch"]
+    indices: Int64[Tensor, "batch"]
+    """Where the images stand in their set."""
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+
+def batches(
+    images: ImageSet,
+    batch_size: int,
+    *,
+    seed: int,
+    epoch: int,
+    device: torch.device | str = "cpu",
+    augment: Callable[[Tensor, Generator], Tensor] | None = None,
+    rank: int = 0,
+    world: int = 1,
+    drop_last: bool = False,
+    skip: int = 0,
+) -> Iterator[Batch]:
+    """Give the batches of one epoch in their seeded order, from batch number `skip` on.
+
+    With `world` processes, each takes its contiguous share of every batch, augmented as one process would have done:
+    all draw for the whole batch. The last batch may be short, and a rank's share of it empty, unless `drop_last`.
+    """
+    images = images.to(device)
+    order = torch.randperm(len(images), generator=generator_for(seed, "order", epoch))
+    for number in range(skip, batch_count(len(images), batch_size, drop_last=drop_last)):
+        indices = order[number * batch_size : (number + 1) * batch_size]
+        pixels = as_float(images.images[indices.to(device)])
+        if augment is not None:
+            pixels = augment(pixels, generator_for(seed, "augment", epoch, number))
+        own = indices.tensor_split(world)[rank].to(device)
+        yield Batch(pixels.tensor_split(world)[rank], images.labels[own], own)
+
+
+def ordered(
+    images: ImageSet,
+    batch_size: int,
+    device: torch.device | str = "cpu",
+    prepare: Callable[[Tensor], Tensor] | None = None,
+) -> Iterator[Batch]:
+    """Give all images once, in the order of the set, for evaluation."""
+    images = images.to(device)
+    for start in range(0, len(images), batch_size):
+        indices = torch.arange(start, min(start + batch_size, len(images)), device=device)
+        pixels = as_float(images.images[start : start + batch_size])
+        yield Batch(pixels if prepare is None else prepare(pixels), images.labels[indices], indices)
+
+
+def batch_count(images: int, batch_size: int, *, drop_last: bool = False) -> int:
+    """Count the batches of an epoch."""
+    return images // batch_size if drop_last else -(-images // batch_size)
+
+
+def as_float(pixels: UInt8[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+    """Scale pixels to 0…1."""
+    return pixels.to(torch.float32) / 255
+
+
+def generator_for(seed: int, *purpose: str | int) -> Generator:
+    """Give a generator of its own to each purpose, such as (seed, "augment", epoch, batch number)."""
+    words = " ".join(str(word) for word in (seed, *purpose))
+    return Generator().manual_seed(int.from_bytes(hashlib.sha256(words.encode()).digest()[:7]))

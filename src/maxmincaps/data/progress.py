@@ -1,0 +1,28 @@
+"""A download's progress bar, in the form that pooch asks for."""
+
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
+
+class DownloadBar:
+    """One file's bar; it shows only where somebody watches, on standard error."""
+
+    def __init__(self, name: str) -> None:
+        console = Console(stderr=True)
+        columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+        self._progress = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+        self._task = self._progress.add_task(name, total=None)
+        self.total = 0
+
+    def update(self, count: int) -> None:
+        """Count bytes that have arrived."""
+        self._progress.start()
+        self._progress.update(self._task, advance=count, total=self.total)
+
+    def reset(self) -> None:
+        """Begin again from nothing, as pooch does before its last word."""
+        self._progress.update(self._task, completed=0)
+
+    def close(self) -> None:
+        """Take the bar away."""
+        self._progress.stop()
