@@ -1,0 +1,60 @@
+"""Capsule networks with Max-Min normalization.
+
+Names are loaded when they are first used, so that `import maxmincaps` and the command answer before torch loads.
+"""
+
+from importlib import import_module
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from maxmincaps.capsules.layers import PrimaryCapsules as PrimaryCapsules
+    from maxmincaps.capsules.layers import RoutedCapsules as RoutedCapsules
+    from maxmincaps.capsules.losses import capsule_loss as capsule_loss
+    from maxmincaps.capsules.losses import margin_loss as margin_loss
+    from maxmincaps.capsules.network import CapsNet as CapsNet
+    from maxmincaps.capsules.normalizations import NORMALIZATIONS as NORMALIZATIONS
+    from maxmincaps.capsules.normalizations import Normalization as Normalization
+    from maxmincaps.capsules.routing import RoutingStep as RoutingStep
+    from maxmincaps.capsules.routing import route as route
+    from maxmincaps.capsules.routing import routing_steps as routing_steps
+    from maxmincaps.capsules.routing import squash as squash
+    from maxmincaps.data.images import load as load
+    from maxmincaps.errors import InputError as InputError
+    from maxmincaps.recipe import Recipe as Recipe
+    from maxmincaps.training.checkpoint import load_network as load_network
+    from maxmincaps.training.fit import fit as fit
+    from maxmincaps.training.record import Record as Record
+
+_HOME = {
+    "PrimaryCapsules": "capsules.layers",
+    "RoutedCapsules": "capsules.layers",
+    "capsule_loss": "capsules.losses",
+    "margin_loss": "capsules.losses",
+    "CapsNet": "capsules.network",
+    "NORMALIZATIONS": "capsules.normalizations",
+    "Normalization": "capsules.normalizations",
+    "RoutingStep": "capsules.routing",
+    "route": "capsules.routing",
+    "routing_steps": "capsules.routing",
+    "squash": "capsules.routing",
+    "load": "data.images",
+    "InputError": "errors",
+    "Recipe": "recipe",
+    "load_network": "training.checkpoint",
+    "fit": "training.fit",
+    "Record": "training.record",
+}
+
+__all__ = list(_HOME)  # noqa: PLE0605
+__version__ = version("maxmincaps")
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"maxmincaps has no {name!r}; it has {', '.join(_HOME)}")
+    return getattr(import_module(f"maxmincaps.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOME])

@@ -82,7 +82,7 @@ class NetworkSettings(Settings):
     high: float | None = None
     """Upper bound of Max-Min (q in the paper). Default: 1."""
 
-    start: float | None = None
+    start: float | None = Field(None, gt=0)
     """The couplings of the first iteration. Default: the normalization's own (1.0; softmax: 1/parents)."""
 
     full_backpropagation: bool = False
@@ -123,6 +123,9 @@ class NetworkSettings(Settings):
 
     squash_parts: bool = True
     """Squash the capsules of PrimaryCaps."""
+
+    primary_scale: float = Field(1.0, gt=0)
+    """PrimaryCaps' pre-activations are multiplied by this. (Sabour's code divides them by the number of types.)"""
 
     decoder: tuple[int, ...] = (512, 1024)
     """Widths of the decoder's hidden layers."""
@@ -194,6 +197,9 @@ class MachineSettings(Settings):
 
     processes: int = Field(1, ge=1)
     """Processes that share each batch."""
+
+    checkpoint_seconds: float = Field(60.0, ge=0)
+    """A run that is killed loses at most about this much work."""
 
 
 class Recipe(MachineSettings, TrainingSettings, NetworkSettings, DataSettings):

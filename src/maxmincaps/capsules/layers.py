@@ -30,10 +30,11 @@ class PrimaryCapsules(nn.Module):
         padding: int = 0,
         relu: bool = True,
         squash: bool = True,
+        scale: float = 1.0,
         convolution: str = "auto",
     ) -> None:
         super().__init__()
-        self.types, self.part_pose, self.relu, self.squash = types, part_pose, relu, squash
+        self.types, self.part_pose, self.relu, self.squash, self.scale = types, part_pose, relu, squash, scale
         self.convolution = StridedConvolution(
             channels, types * part_pose, kernel, stride=stride, padding=padding, method=convolution
         )
@@ -41,6 +42,8 @@ class PrimaryCapsules(nn.Module):
     def forward(self, features: Images) -> Parts:
         """Give the poses of all capsules, (batch, child, part)."""
         maps = self.convolution(features)
+        if self.scale != 1:
+            maps = maps * self.scale
         if self.relu:
             maps = maps.relu()
         parts = rearrange(
@@ -80,15 +83,26 @@ class RoutedCapsules(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self, sigma: float | None = None) -> None:
-        """Draw W's initial values from a normal distribution.
+        """Draw W's initial values from a normal distribution, by default with the suggested sigma."""
+        self.sigma = sigma or self.suggested_sigma()
+        nn.init.normal_(self.weights, std=self.sigma)
 
-        By default sigma makes the parents' sums about as long for any number of children and any size of couplings:
-        a sum has `children · part` terms, each scaled by the coupling it starts with.
+    def suggested_sigma(self) -> float:
+        """Give the sigma at which the parents' sums start equally long, for any number of children and any couplings.
+
+        A sum has `children · part` random terms, each scaled by a coupling.
         """
-        if sigma is None:
-            children, parents, _, part = self.weights.shape
-            sigma = 1 / (self.normalization.start_for(parents) * (children * part) ** 0.5)
-        nn.init.normal_(self.weights, std=sigma)
+        children, parents, _, part = self.weights.shape
+        return 1 / (self.normalization.start_for(parents) * (children * part) ** 0.5)
+
+    def suggested_rate(self) -> float:
+        """Give the multiple of the learning rate at which a step of Adam moves the sums equally far, at most 1.
+
+        Adam moves every number of W by about the learning rate, and all `children · part` terms of a sum may move the
+        same way. With Softmax in the paper's network they come to 922 couplings' worth, and the common rate is right.
+        """
+        children, parents, _, part = self.weights.shape
+        return min(1.0, 1000 / (self.normalization.start_for(parents) * children * part))
 
     def votes(self, parts: Parts) -> HeldVotes | LazyVotes:
         """Give the children's votes, in the form that suits what will be asked of them."""

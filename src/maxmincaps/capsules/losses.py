@@ -1,5 +1,7 @@
 """What training makes small (section 3 of Sabour et al., which the paper follows)."""
 
+from typing import NamedTuple
+
 from jaxtyping import Float
 from torch import Tensor
 from torch.nn.functional import one_hot
@@ -25,7 +27,15 @@ def reconstruction_loss(reconstruction: Images, images: Images) -> Scalar:
     return (images - reconstruction).square().flatten(1).sum(dim=1).mean()
 
 
-def capsule_loss(
+class Losses(NamedTuple):
+    """The parts of the loss, and their weighted sum."""
+
+    margin: Scalar
+    reconstruction: Scalar
+    total: Scalar
+
+
+def capsule_losses(
     output: CapsNetOutput,
     images: Images,
     labels: Labels,
@@ -34,7 +44,13 @@ def capsule_loss(
     margin_low: float = 0.1,
     down_weight: float = 0.5,
     reconstruction_weight: float = 0.0005,
-) -> Scalar:
-    """Margin loss plus the weighted reconstruction loss."""
+) -> Losses:
+    """Give margin loss, reconstruction loss, and margin plus weighted reconstruction."""
     margin = margin_loss(output.lengths, labels, high=margin_high, low=margin_low, down_weight=down_weight)
-    return margin + reconstruction_weight * reconstruction_loss(output.reconstruction, images)
+    reconstruction = reconstruction_loss(output.reconstruction, images)
+    return Losses(margin, reconstruction, margin + reconstruction_weight * reconstruction)
+
+
+def capsule_loss(output: CapsNetOutput, images: Images, labels: Labels, **settings: float) -> Scalar:
+    """Margin loss plus the weighted reconstruction loss; settings as for `capsule_losses`."""
+    return capsule_losses(output, images, labels, **settings).total

@@ -53,6 +53,7 @@ class CapsNet(nn.Module):
         class_pose: int = 16,
         relu: bool = True,
         squash_parts: bool = True,
+        primary_scale: float = 1.0,
         decoder: Sequence[int] = (512, 1024),
         convolution: Literal["auto", "spectral", "direct"] = "auto",
     ) -> None:
@@ -60,11 +61,11 @@ class CapsNet(nn.Module):
         super().__init__()
         channels, height, width = image_shape
         types = types or (32 if channels == 1 else 64)
-        conv_padding, primary_padding = (
-            (0, 0) if padding == "valid" else (conv_kernel // 2, primary_kernel // 2)
-        )
+        conv_padding, primary_padding = (0, 0) if padding == "valid" else (conv_kernel // 2, primary_kernel // 2)
         places = [
-            _places(_places(size, conv_kernel, conv_stride, conv_padding), primary_kernel, primary_stride, primary_padding)
+            _places(
+                _places(size, conv_kernel, conv_stride, conv_padding), primary_kernel, primary_stride, primary_padding
+            )
             for size in (height, width)
         ]
         if min(places) < 1:
@@ -86,6 +87,7 @@ class CapsNet(nn.Module):
             padding=primary_padding,
             relu=relu,
             squash=squash_parts,
+            scale=primary_scale,
             convolution=convolution,
         )
         self.digits = RoutedCapsules(

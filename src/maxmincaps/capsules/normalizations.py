@@ -101,7 +101,9 @@ class Normalization:
         taken = list(inspect.signature(self.function).parameters)[1:] if self.function else []
         for name in settings:
             if name not in taken:
-                raise InputError(f"this normalization has no {name!r} to set; it has {', '.join(taken) or 'no settings'}")
+                raise InputError(
+                    f"this normalization has no {name!r} to set; it has {', '.join(taken) or 'no settings'}"
+                )
         changed = replace(self, function=partial(self.function, **settings)) if self.function and settings else self
         return changed if start is None else replace(changed, start=start)
 

@@ -1,0 +1,5 @@
+"""`python -m maxmincaps` is the same command."""
+
+from maxmincaps.cli import main
+
+main()

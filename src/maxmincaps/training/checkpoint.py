@@ -1,0 +1,88 @@
+"""Weights and the state of a stopped run, as safetensors: plain numbers, nothing in them can be executed."""
+
+import json
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor, nn
+
+from maxmincaps.capsules.network import CapsNet
+from maxmincaps.errors import InputError
+from maxmincaps.recipe import NetworkSettings, Recipe
+from maxmincaps.training.record import Record, write_whole
+
+CHECKPOINT = "checkpoint.safetensors"
+
+
+def network_for(recipe: Recipe, image_shape: tuple[int, int, int], classes: int) -> CapsNet:
+    """Build the network that a recipe describes, for images of that shape."""
+    return CapsNet(
+        image_shape=image_shape, classes=classes, **recipe.model_dump(include=set(NetworkSettings.model_fields))
+    )
+
+
+def save_tensors(path: Path, tensors: dict[str, Tensor], note: dict[str, Any] | None = None) -> None:
+    """Write tensors and a note of JSON values, whole or not at all."""
+    plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    write_whole(path, save(plain, {"note": json.dumps(note or {})}))
+
+
+def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Read what `save_tensors` wrote, or say what is wrong with the file."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            return {name: file.get_tensor(name) for name in file.keys()}, json.loads((file.metadata() or {})["note"])  # noqa: SIM118
+    except FileNotFoundError:
+        raise InputError(f"{path}: there is no such file") from None
+    except (OSError, SafetensorError, ValueError, KeyError, RecursionError) as error:
+        raise InputError(f"{path}: is not a whole safetensors file of ours: {error}") from None
+
+
+def load_weights(network: nn.Module, weights: dict[str, Tensor], path: Path, *, in_place: bool = False) -> None:
+    """Fill a network with weights, or say which do not fit. `in_place` keeps its tensors, which an optimizer holds."""
+    wanted = network.state_dict()
+    for name in wanted.keys() | weights.keys():
+        ours, theirs = (tuple(side[name].shape) if name in side else "nothing" for side in (wanted, weights))
+        if ours != theirs:
+            raise InputError(f"{path}: the network has {ours} for {name}, the file {theirs}; it is of another recipe")
+    network.load_state_dict(
+        {name: tensor.to(wanted[name].dtype) for name, tensor in weights.items()}, assign=not in_place
+    )
+
+
+def load_network(folder: Path | str, which: Literal["best", "last"] = "best") -> CapsNet:
+    """Give the trained network of a record, ready for inference."""
+    record = Record(Path(folder))
+    path = record.folder / f"{which}.safetensors"
+    weights, _ = load_tensors(path)
+    # Shapes are compared before memory is taken: a stranger's recipe cannot ask for more than its file holds.
+    with torch.device("meta"):
+        network = network_for(record.recipe, _image_shape(record), len(record.data["classes"]))
+    load_weights(network, weights, path)
+    return network.eval()
+
+
+def _image_shape(record: Record) -> tuple[int, int, int]:
+    channels, height, width = record.data["image_shape"]
+    return channels, height, width
+
+
+def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """Lay out an optimizer's state as named tensors."""
+    return {
+        f"{index}.{name}": value
+        for index, state in optimizer.state_dict()["state"].items()
+        for name, value in state.items()
+    }
+
+
+def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
+    """Put back what `optimizer_tensors` laid out."""
+    state: dict[int, dict[str, Tensor]] = {}
+    for name, value in tensors.items():
+        index, _, field = name.partition(".")
+        state.setdefault(int(index), {})[field] = value
+    optimizer.load_state_dict({**optimizer.state_dict(), "state": state})

@@ -1,0 +1,133 @@
+"""From a recipe to a record: the training loop.
+
+A run may be stopped at any instant. Everything that decides its bits is a function of the recipe, the epoch and the
+number of the batch, or lies in the checkpoint; so the run that continues ends with the same bits as one that was never
+stopped.
+"""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightning_fabric import Fabric
+
+from maxmincaps.capsules.losses import capsule_losses
+from maxmincaps.data.batches import Batch
+from maxmincaps.data.images import splits
+from maxmincaps.errors import InputError
+from maxmincaps.recipe import Recipe
+from maxmincaps.training.environment import environment
+from maxmincaps.training.interrupt import StopWish, stop_wishes
+from maxmincaps.training.observer import SILENT, Observer
+from maxmincaps.training.prepare import fabric_for, learning_rate_at, threads_of
+from maxmincaps.training.record import Record
+from maxmincaps.training.results import begin_record, conclude, end_epoch
+from maxmincaps.training.run import Run, Tally
+
+
+class Diverged(RuntimeError):
+    """A loss or a gradient was not finite. The last good weights are kept."""
+
+
+def fit(recipe: Recipe, folder: Path | str, *, resume: bool = False, observer: Observer = SILENT) -> Record:
+    """Train what the recipe says and leave a record in `folder`; a complete record of the same recipe is given back.
+
+    An unfinished run there is continued if `resume` says so, and is left alone otherwise.
+    """
+    record = Record(Path(folder))
+    _refuse_another_run(record, recipe, resume)
+    fabric = fabric_for(recipe)
+    with record.locked():
+        if not record.complete:
+            record.write("recipe.json", recipe.to_json())
+            fabric.launch(_train, recipe, record, observer)
+    return record
+
+
+def _train(fabric: Fabric, recipe: Recipe, record: Record, observer: Observer) -> None:
+    """Load, prepare; for each epoch, for each batch, make a step; add to the record; close."""
+    observer = observer if fabric.is_global_zero else SILENT
+    with threads_of(recipe), stop_wishes() as wish:
+        run = Run.prepare(fabric, recipe, record, splits(recipe))
+        begin_record(run, environment(fabric.device))
+        observer.started(recipe, recipe.epochs * run.steps_per_epoch, run.state.step)
+        try:
+            while run.state.epoch < recipe.epochs:
+                for batch in run.batches():
+                    observer.stepped(_step(run, batch, wish))
+                observer.epoch_ended(end_epoch(run))
+            conclude(run)
+        finally:
+            observer.ended()
+
+
+def _step(run: Run, batch: Batch, wish: StopWish) -> float:
+    """Make one step of Adam, then a checkpoint if one is due or somebody wants to stop; give the loss."""
+    recipe, state, here = run.recipe, run.state, len(batch)
+    for group in run.optimizer.param_groups:
+        group["lr"] = learning_rate_at(recipe, state.step) * group["rate"]
+    run.network.train()
+    output = run.network(batch.images, batch.labels)
+    losses = capsule_losses(
+        output,
+        batch.images,
+        batch.labels,
+        margin_high=recipe.margin_high,
+        margin_low=recipe.margin_low,
+        down_weight=recipe.down_weight,
+        reconstruction_weight=recipe.reconstruction_weight,
+    )
+    correct = (output.lengths.argmax(dim=1) == batch.labels).sum()
+    *sums, stop, save = run.over_processes(
+        *(here * loss.item() for loss in (losses.total, losses.margin, losses.reconstruction)),
+        correct.item(),
+        here,
+        bool(wish),
+        run.checkpoint_is_due(),
+    )
+    tally = Tally(*sums)
+    # The mean over the processes is then the mean over the whole batch, even where they share it unevenly.
+    run.fabric.backward(losses.total * (here * run.fabric.world_size / tally.seen))
+
+    if math.isfinite(tally.loss) and _gradients_are_finite(run):
+        run.optimizer.step()
+        state.tally += tally
+    elif recipe.non_finite == "skip":
+        state.skipped_steps += 1
+    else:
+        run.save_weights("last")
+        raise Diverged(
+            f"the loss or its gradient is not finite at epoch {state.epoch + 1}, step {state.step + 1} "
+            f"(loss {tally.loss / tally.seen}); the last good weights are in {run.record.folder / 'last.safetensors'}"
+        )
+    run.optimizer.zero_grad(set_to_none=True)
+    state.batch, state.step = state.batch + 1, state.step + 1
+    if save or stop:
+        run.save_checkpoint()
+    if stop:
+        raise KeyboardInterrupt
+    return tally.loss / tally.seen
+
+
+def _gradients_are_finite(run: Run) -> bool:
+    gradients = [parameter.grad for parameter in run.network.parameters() if parameter.grad is not None]
+    return bool(torch.nn.utils.get_total_norm(gradients).isfinite())
+
+
+def _refuse_another_run(record: Record, recipe: Recipe, resume: bool) -> None:
+    if not record.exists:
+        if record.folder.exists() and any(path.name != ".lock" for path in record.folder.iterdir()):
+            raise InputError(f"{record.folder}: is not empty and is not the record of a run; choose another folder")
+        return
+    if differences := _differences(record.recipe, recipe):
+        raise InputError(f"{record.folder}: holds a run of another recipe ({differences}); choose another folder")
+    if not record.complete and not resume:
+        raise InputError(f"{record.folder}: holds an unfinished run; add --resume to continue it")
+
+
+def _differences(theirs: Recipe, ours: Recipe) -> str:
+    if theirs.fingerprint() == ours.fingerprint():
+        return ""
+    before, after = theirs.model_dump(), ours.model_dump()
+    return ", ".join(f"{name} {before[name]!r}, not {after[name]!r}" for name in after if before[name] != after[name])

@@ -1,0 +1,27 @@
+"""Who looks on while a network is trained. The loop tells; what to print is decided elsewhere."""
+
+from typing import Any
+
+from maxmincaps.recipe import Recipe
+
+
+class Observer:
+    """Hears of every step and epoch, and does nothing with it. Subclass it to print, plot or log.
+
+    It may be sent to another process before the run starts, so open files and screens in `started`.
+    """
+
+    def started(self, recipe: Recipe, steps: int, done: int) -> None:
+        """A run of `steps` steps begins; `done` of them lie in an earlier, stopped part of it."""
+
+    def stepped(self, loss: float) -> None:
+        """A step has been made."""
+
+    def epoch_ended(self, line: dict[str, Any]) -> None:
+        """An epoch has been made; `line` is its line in the history."""
+
+    def ended(self) -> None:
+        """The run is over, whether it was completed, stopped or broken off."""
+
+
+SILENT = Observer()

@@ -1,0 +1,78 @@
+"""What a run needs before its first step: processes, threads, initial values, an optimizer, a learning rate."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from lightning_fabric import Fabric
+from torch import nn
+
+from maxmincaps.capsules.network import CapsNet
+from maxmincaps.data.augment import image_size_after
+from maxmincaps.data.images import ImageSet
+from maxmincaps.errors import InputError
+from maxmincaps.recipe import Recipe
+from maxmincaps.training.checkpoint import network_for
+
+
+def fabric_for(recipe: Recipe) -> Fabric:
+    """Choose device, precision and processes."""
+    kind, _, number = recipe.device.partition(":")
+    devices: Any = [int(number)] if number.isdecimal() else recipe.processes
+    try:
+        return Fabric(
+            accelerator=kind,
+            devices=devices,
+            strategy="ddp_spawn" if recipe.processes > 1 else "auto",
+            precision="bf16-mixed" if recipe.precision == "bf16" else "32-true",
+        )
+    except (ValueError, RuntimeError) as error:  # Fabric's MisconfigurationException is a RuntimeError or ValueError
+        raise InputError(f"device {recipe.device!r} cannot be used here: {str(error).splitlines()[0]}") from None
+
+
+@contextmanager
+def threads_of(recipe: Recipe) -> Iterator[None]:
+    """Use the recipe's number of CPU threads, and give the old number back afterwards."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(recipe.threads or max(1, before // recipe.processes))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def initial_network(recipe: Recipe, train: ImageSet) -> CapsNet:
+    """Build the recipe's network for these images; its initial weights depend on the seed and on nothing else."""
+    shape = (train.channels, *image_size_after(recipe, train))
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(recipe.seed)
+        network = network_for(recipe, shape, len(train.classes))
+        if recipe.initial_values == "sabour":
+            _initialise_as_sabour(network)
+        network.digits.reset_parameters(recipe.vote_sigma)
+    return network
+
+
+def optimizer_for(recipe: Recipe, network: CapsNet) -> torch.optim.Adam:
+    """Make Adam, with a learning rate of its own for W; each group's `rate` multiplies the learning rate."""
+    votes = network.digits.weights
+    others = [parameter for parameter in network.parameters() if parameter is not votes]
+    rate = recipe.vote_rate or network.digits.suggested_rate()
+    groups = [{"params": others, "rate": 1.0}, {"params": [votes], "rate": rate}]
+    return torch.optim.Adam(groups, lr=recipe.learning_rate, betas=(0.9, 0.999), eps=1e-8, fused=True)
+
+
+def learning_rate_at(recipe: Recipe, step: int) -> float:
+    """Decay continuously, never below the smallest rate: a function of the step alone, so there is nothing to save."""
+    return max(recipe.min_learning_rate, recipe.learning_rate * recipe.decay ** (step / recipe.decay_steps))
+
+
+def _initialise_as_sabour(network: CapsNet) -> None:
+    """Truncated normal values with σ 0.05 (Conv1) and 0.1 (all others), biases 0.1, as in the code of Sabour et al."""
+    for name, parameter in network.named_parameters():
+        if name.endswith("bias"):
+            nn.init.constant_(parameter, 0.1)
+        else:
+            sigma = 0.05 if name.startswith("conv1") else 0.1
+            nn.init.trunc_normal_(parameter, std=sigma, a=-2 * sigma, b=2 * sigma)

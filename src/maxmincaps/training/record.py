@@ -1,0 +1,144 @@
+"""A record: the folder that a run leaves. Files are the truth, and each is whole or absent.
+
+recipe.json          every setting
+data.json            what the images were: classes, shape, counts, regenerated or not
+environment.json     versions, processor, threads, commit
+history.jsonl        one line an epoch
+lengths.safetensors  the final class lengths, predictions and labels of every test image
+trace.safetensors    logits and couplings of one training image, iteration by iteration
+best.safetensors, last.safetensors   weights
+checkpoint.safetensors               what a stopped run continues from; gone when the run is complete
+result.json          the outcome. It is written last: a record is complete when it exists
+"""
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from maxmincaps.errors import InputError
+from maxmincaps.recipe import Recipe
+
+
+@dataclass(frozen=True)
+class Record:
+    """The folder of one run."""
+
+    folder: Path
+
+    @property
+    def recipe(self) -> Recipe:
+        """What was trained."""
+        return Recipe.from_json(self.read("recipe.json"), str(self.folder / "recipe.json"))
+
+    @property
+    def result(self) -> dict[str, Any]:
+        """How it ended."""
+        return self._json("result.json")
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """What the images were."""
+        return self._json("data.json")
+
+    @property
+    def environment(self) -> dict[str, Any]:
+        """Where it was trained."""
+        return self._json("environment.json")
+
+    @property
+    def history(self) -> list[dict[str, Any]]:
+        """What each epoch came to."""
+        path = self.folder / "history.jsonl"
+        return [_parsed(line, path) for line in self.read("history.jsonl").splitlines()] if path.exists() else []
+
+    @property
+    def exists(self) -> bool:
+        """Whether a run has been started here."""
+        return (self.folder / "recipe.json").exists()
+
+    @property
+    def complete(self) -> bool:
+        """Whether the run came to its end."""
+        return (self.folder / "result.json").exists()
+
+    def read(self, name: str) -> str:
+        """Give a file's text."""
+        try:
+            return (self.folder / name).read_text(encoding="utf-8")
+        except (FileNotFoundError, NotADirectoryError):
+            missing = f"it has no {name}" if self.folder.is_dir() else "there is no such folder"
+            raise InputError(f"{self.folder} is not the record of a run: {missing}") from None
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(f"{self.folder / name}: cannot be read: {error}") from None
+
+    def write(self, name: str, content: bytes | str | dict[str, Any] | list[dict[str, Any]]) -> None:
+        """Write a file so that it is whole or as it was before, whenever the machine stops. Lists become JSON lines."""
+        if isinstance(content, dict):
+            content = json.dumps(content, indent=2) + "\n"
+        if isinstance(content, list):
+            content = "".join(json.dumps(line) + "\n" for line in content)
+        write_whole(self.folder / name, content.encode() if isinstance(content, str) else content)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Let one process at a time train here. The lock dies with its process, so none is ever stale."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(self.folder / ".lock")
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            raise InputError(f"{self.folder}: another process is training here") from None
+        try:
+            yield
+        finally:
+            lock.release()
+
+    def _json(self, name: str) -> dict[str, Any]:
+        return _parsed(self.read(name), self.folder / name)
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write beside the file, force it to the disk, then rename it into place."""
+    beside = path.with_name(f".{path.name}.new")
+    try:
+        with beside.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+        _sync_folder(path.parent)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written: {error.strerror}") from error
+
+
+def records_under(folder: Path) -> list[Record]:
+    """Find every record below a folder, by name."""
+    return [Record(path.parent) for path in sorted(folder.rglob("recipe.json"))]
+
+
+def _sync_folder(folder: Path) -> None:
+    # A rename is durable once the folder is on the disk too. Not every system can open a folder; none needs to.
+    try:
+        handle = os.open(folder, os.O_RDONLY)
+    except OSError:
+        return
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _parsed(text: str, path: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path}: is not JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise InputError(f"{path}: expected a table, found {type(value).__name__}")
+    return value

@@ -1,0 +1,141 @@
+"""What a run adds to its record: at the start, after each epoch, at the end. All of it can be made again, with the
+same bits, by a run that was stopped before it was written."""
+
+from dataclasses import asdict
+from typing import Any
+
+import torch
+
+from maxmincaps.data.batches import as_float
+from maxmincaps.data.images import ImageSet, fixed_subset
+from maxmincaps.training.checkpoint import CHECKPOINT, load_tensors, load_weights, save_tensors
+from maxmincaps.training.environment import peak_memory_mb
+from maxmincaps.training.evaluate import accuracy, coupling_statistics, routing_trace
+from maxmincaps.training.prepare import learning_rate_at
+from maxmincaps.training.run import Run, Tally
+
+WATCHED_IMAGES = 128
+"""How many training images the couplings of an epoch are described by."""
+TRAIN_ACCURACY_IMAGES = 10_000
+"""How many training images the final training accuracy is measured on, when there are more."""
+
+
+def begin_record(run: Run, environment: dict[str, Any]) -> None:
+    """Say where the run happens and what the images are."""
+    if not run.fabric.is_global_zero:
+        return
+    run.record.write("environment.json", environment)
+    train = run.splits.train
+    run.record.write(
+        "data.json",
+        {
+            "name": train.name,
+            "regenerated": train.regenerated,
+            "classes": list(train.classes),
+            "image_shape": list(run.plain_network.image_shape),
+            "train_images": len(train),
+            "validation_images": len(run.splits.validation or []),
+            "test_images": len(run.splits.test),
+            "test_images_per_epoch": 0 if run.splits.validation else len(run.judged_by[1]),
+            "parameters": sum(parameter.numel() for parameter in run.plain_network.parameters()),
+            "vote_rate": run.optimizer.param_groups[1]["rate"],
+            "vote_sigma": run.plain_network.digits.sigma,
+        },
+    )
+
+
+def end_epoch(run: Run) -> dict[str, Any]:
+    """Evaluate, keep the weights if they are the best so far, make a checkpoint, and give the epoch's line."""
+    state, tally = run.state, run.state.tally
+    name, judges = run.judged_by
+    judged = accuracy(run.lengths_of(judges), judges.labels)
+    state.epoch, state.batch, state.tally = state.epoch + 1, 0, Tally()
+    if judged > state.best_accuracy:
+        state.best_accuracy, state.best_epoch = judged, state.epoch
+        run.save_weights("best")
+    couplings = coupling_statistics(run.plain_network, _as_tested(run, run.splits.train.take(slice(0, WATCHED_IMAGES))))
+    before = sum(line["seconds"] for line in state.history)
+    seconds = run.elapsed_s() - before
+    line = {
+        "epoch": state.epoch,
+        "train_loss": tally.loss / max(tally.seen, 1),
+        "margin_loss": tally.margin / max(tally.seen, 1),
+        "reconstruction_loss": tally.reconstruction / max(tally.seen, 1),
+        "running_train_accuracy": tally.correct / max(tally.seen, 1),
+        f"{name}_accuracy": judged,
+        "learning_rate": learning_rate_at(run.recipe, state.step),
+        "coupling_entropy": couplings.entropy,
+        "coupling_spread": couplings.spread,
+        "dead_children": couplings.dead_children,
+        "skipped_steps": state.skipped_steps,
+        "images_per_s": len(run.splits.train) / seconds,
+        "seconds": seconds,
+        "peak_memory_mb": peak_memory_mb(run.fabric.device),
+    }
+    state.history.append(line)
+    run.save_checkpoint()
+    if run.fabric.is_global_zero:
+        run.record.write("history.jsonl", state.history)
+    return line
+
+
+def conclude(run: Run) -> None:
+    """Measure the final weights on everything, then the best ones, and close the record."""
+    run.save_weights("last")
+    test, state = run.splits.test, run.state
+    some_training_images = fixed_subset(run.splits.train, TRAIN_ACCURACY_IMAGES)
+    final_lengths = run.lengths_of(test)
+    train_accuracy = accuracy(run.lengths_of(some_training_images), some_training_images.labels)
+    if run.fabric.is_global_zero:
+        _write_lengths(run, final_lengths)
+        _write_trace(run)
+    result = {
+        "best_test_accuracy": _best_test_accuracy(run),
+        "best_epoch": state.best_epoch,
+        "best_chosen_by": run.judged_by[0],
+        "final_test_accuracy": accuracy(final_lengths, test.labels),
+        "train_accuracy": train_accuracy,
+        "train_accuracy_images": len(some_training_images),
+        "best_running_train_accuracy": max(line["running_train_accuracy"] for line in state.history),
+        "epochs": state.epoch,
+        "steps": state.step,
+        "skipped_steps": state.skipped_steps,
+        "seconds": run.elapsed_s(),
+    }
+    if run.fabric.is_global_zero:
+        run.record.write("result.json", result)
+        (run.record.folder / CHECKPOINT).unlink(missing_ok=True)
+
+
+def _best_test_accuracy(run: Run) -> float:
+    """Measure the weights of the best epoch on the whole test set, whatever they were chosen by."""
+    run.fabric.barrier()
+    path = run.record.folder / "best.safetensors"
+    load_weights(run.plain_network, load_tensors(path)[0], path, in_place=True)
+    return accuracy(run.lengths_of(run.splits.test), run.splits.test.labels)
+
+
+def _write_lengths(run: Run, lengths: torch.Tensor) -> None:
+    """Keep what votes, misclassified images and tuning curves need, so that they need no weights."""
+    tensors = {
+        "lengths": lengths.half(),
+        "predictions": lengths.argmax(dim=1).to(torch.int16),
+        "labels": run.splits.test.labels.to(torch.int16),
+    }
+    save_tensors(run.record.folder / "lengths.safetensors", tensors)
+
+
+def _write_trace(run: Run) -> None:
+    """Keep how routing went for the first training image: figures 2 to 4 of the paper."""
+    first = run.splits.train.take(slice(0, 1))
+    steps = routing_trace(run.plain_network, _as_tested(run, first)[0])
+    tensors = {
+        "logits": torch.stack([step.logits[0] for step in steps]),
+        "couplings": torch.stack([step.couplings[0] for step in steps]),
+        "label": first.labels,
+    }
+    save_tensors(run.record.folder / "trace.safetensors", tensors)
+
+
+def _as_tested(run: Run, images: ImageSet) -> torch.Tensor:
+    return run.prepare_images(as_float(images.images).to(run.fabric.device))

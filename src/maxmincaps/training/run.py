@@ -1,0 +1,185 @@
+"""One run in progress: what it has, what it has come to, and how it is put away and taken up again."""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, astuple, dataclass, field
+from typing import Any, Self
+
+import torch
+from lightning_fabric import Fabric
+from torch import Tensor, nn
+
+from maxmincaps.capsules.network import CapsNet
+from maxmincaps.data.augment import for_testing, for_training
+from maxmincaps.data.batches import Batch, batch_count, batches
+from maxmincaps.data.images import ImageSet, Splits, fixed_subset
+from maxmincaps.errors import InputError
+from maxmincaps.recipe import Recipe
+from maxmincaps.training.checkpoint import (
+    CHECKPOINT,
+    load_tensors,
+    load_weights,
+    optimizer_tensors,
+    restore_optimizer,
+    save_tensors,
+)
+from maxmincaps.training.evaluate import class_lengths
+from maxmincaps.training.prepare import initial_network, optimizer_for
+from maxmincaps.training.record import Record
+
+
+@dataclass
+class Tally:
+    """Sums over images, of one step or of an epoch so far, over all processes."""
+
+    loss: float = 0.0
+    margin: float = 0.0
+    reconstruction: float = 0.0
+    correct: float = 0.0
+    seen: float = 0.0
+
+    def __add__(self, other: "Tally") -> "Tally":
+        return Tally(*(mine + theirs for mine, theirs in zip(astuple(self), astuple(other), strict=True)))
+
+
+@dataclass
+class State:
+    """How far a run has come. It goes into the checkpoint as JSON, which keeps every bit of a float."""
+
+    epoch: int = 0
+    batch: int = 0
+    step: int = 0
+    skipped_steps: int = 0
+    elapsed_s: float = 0.0
+    tally: Tally = field(default_factory=Tally)
+    history: list[dict[str, Any]] = field(default_factory=list)
+    best_accuracy: float = -1.0
+    best_epoch: int = 0
+
+    @classmethod
+    def from_note(cls, note: dict[str, Any]) -> Self:
+        """Read what `asdict` wrote."""
+        return cls(**{**note, "tally": Tally(**note["tally"])})
+
+
+@dataclass
+class Run:
+    """Everything that the training loop works with."""
+
+    fabric: Fabric
+    recipe: Recipe
+    record: Record
+    splits: Splits
+    network: nn.Module
+    optimizer: torch.optim.Optimizer
+    state: State
+    saved_at: float = field(default_factory=time.monotonic)
+
+    @classmethod
+    def prepare(cls, fabric: Fabric, recipe: Recipe, record: Record, splits: Splits) -> Self:
+        """Build the network and its optimizer, new or as the checkpoint has them."""
+        smallest = len(splits.train) % recipe.batch_size or recipe.batch_size
+        if smallest < fabric.world_size:
+            raise InputError(
+                f"the last batch of an epoch has {smallest} of {len(splits.train)} images, too few for "
+                f"{fabric.world_size} processes; choose another batch size than {recipe.batch_size}"
+            )
+        network = initial_network(recipe, splits.train)
+        network, optimizer = fabric.setup(network, optimizer_for(recipe, network))
+        run = cls(fabric, recipe, record, splits, network, optimizer, State())
+        if (record.folder / CHECKPOINT).exists():
+            run.load_checkpoint()
+        return run
+
+    @property
+    def plain_network(self) -> CapsNet:
+        """The network itself, without what distributes it."""
+        return self.network.module
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Batches of an epoch; the last may be smaller."""
+        return batch_count(len(self.splits.train), self.recipe.batch_size)
+
+    @property
+    def prepare_images(self) -> Callable[[Tensor], Tensor]:
+        """What is done to images that are not trained on."""
+        return for_testing(self.recipe)
+
+    def batches(self) -> Iterator[Batch]:
+        """Give the batches of this epoch that have not been trained on yet."""
+        return batches(
+            self.splits.train,
+            self.recipe.batch_size,
+            seed=self.recipe.seed,
+            epoch=self.state.epoch,
+            device=self.fabric.device,
+            augment=for_training(self.recipe),
+            rank=self.fabric.global_rank,
+            world=self.fabric.world_size,
+            skip=self.state.batch,
+        )
+
+    def lengths_of(self, images: ImageSet) -> Tensor:
+        """Give the class lengths of all images; each process looks at its share of them."""
+        share = -(-len(images) // self.fabric.world_size)
+        # The last share is filled up with the last image, as all must be equally long to be gathered.
+        first = self.fabric.global_rank * share
+        own = torch.arange(first, first + share).clamp(max=len(images) - 1)
+        lengths = class_lengths(self.network, images.take(own), self.prepare_images)
+        if self.fabric.world_size == 1:
+            return lengths
+        return self.fabric.all_gather(lengths.to(self.fabric.device)).flatten(0, 1)[: len(images)].cpu()
+
+    @property
+    def judged_by(self) -> tuple[str, ImageSet]:
+        """Which images decide what the best epoch is: the held-out ones, or, as in the paper, the test set."""
+        if self.splits.validation:
+            return "validation", self.splits.validation
+        test = self.splits.test
+        return "test", fixed_subset(test, self.recipe.test_images or len(test))
+
+    def over_processes(self, *numbers: float) -> list[float]:
+        """Add up each number over all processes."""
+        if self.fabric.world_size == 1:
+            return list(numbers)
+        summed = self.fabric.all_reduce(torch.tensor(numbers, dtype=torch.float64), reduce_op="sum")
+        return summed.tolist()
+
+    def elapsed_s(self) -> float:
+        """Give the seconds spent on this run, in all the parts that stops have divided it into."""
+        return self.state.elapsed_s + time.monotonic() - self.saved_at
+
+    def checkpoint_is_due(self) -> bool:
+        """Tell whether the last checkpoint is too old to lose what came after it."""
+        return time.monotonic() - self.saved_at >= self.recipe.checkpoint_seconds
+
+    def save_checkpoint(self) -> None:
+        """Put the run away, so that another process can go on from here."""
+        self.state.elapsed_s, self.saved_at = self.elapsed_s(), time.monotonic()
+        if self.fabric.is_global_zero:
+            tensors = {f"network.{name}": tensor for name, tensor in self.plain_network.state_dict().items()}
+            tensors |= {f"optimizer.{name}": tensor for name, tensor in optimizer_tensors(self.optimizer).items()}
+            note = {"fingerprint": self.recipe.fingerprint(), "state": asdict(self.state)}
+            save_tensors(self.record.folder / CHECKPOINT, tensors, note)
+
+    def load_checkpoint(self) -> None:
+        """Take the run up where its checkpoint left it."""
+        path = self.record.folder / CHECKPOINT
+        tensors, note = load_tensors(path)
+        if note.get("fingerprint") != self.recipe.fingerprint():
+            raise InputError(f"{path}: is of recipe {note.get('fingerprint')}, expected {self.recipe.fingerprint()}")
+        named = {part: _below(tensors, f"{part}.") for part in ("network", "optimizer")}
+        load_weights(self.plain_network, named["network"], path, in_place=True)
+        restore_optimizer(self.optimizer, named["optimizer"])
+        self.state = State.from_note(note["state"])
+
+    def save_weights(self, name: str) -> None:
+        """Write the network's weights into the record."""
+        if self.fabric.is_global_zero:
+            path = self.record.folder / f"{name}.safetensors"
+            save_tensors(path, self.plain_network.state_dict(), {"epoch": self.state.epoch})
+
+
+def _below(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
