@@ -46,7 +46,7 @@ _HOME = {
     "Record": "training.record",
 }
 
-__all__ = list(_HOME)  # noqa: PLE0605
+__all__ = list(_HOME)
 __version__ = version("maxmincaps")
 
 

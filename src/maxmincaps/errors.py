@@ -12,6 +12,10 @@ class InputError(ValueError):
     """
 
 
+class DivergedError(RuntimeError):
+    """A loss or a gradient was not finite. The last good weights are kept, and the message says where."""
+
+
 def known(name: str, names: Iterable[str], kind: str) -> str:
     """Give `name` back if it is one of `names`, else say which names there are.
 

@@ -274,10 +274,14 @@ def recipe_from(settings: Any, where: str) -> Recipe:
     except InputError as error:
         raise InputError(f"{where}: {error}") from None
     except ValidationError as error:
-        raise InputError(f"{where}: {'; '.join(_in_words(problem) for problem in error.errors())}") from None
+        raise InputError(f"{where}: {in_words(error)}") from None
 
 
-def _in_words(problem: Any) -> str:
-    name = ".".join(str(part) for part in problem["loc"]) or "settings"
-    found = "" if problem["loc"] == () else f", found {problem['input']!r}"
-    return f"{name}: {problem['msg'].removeprefix('Value error, ')}{found}"
+def in_words(error: ValidationError) -> str:
+    """Say in one line what pydantic found wrong."""
+    problems = []
+    for problem in error.errors():
+        name = ".".join(str(part) for part in problem["loc"])
+        what = problem["msg"].removeprefix("Value error, ").replace("Input should", "should")
+        problems.append(f"{name} {what}, found {problem['input']!r}" if name else what)
+    return "; ".join(problems)

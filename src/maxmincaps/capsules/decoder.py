@@ -1,6 +1,7 @@
 """From the pose of one class back to pixels."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import torch
 from jaxtyping import Float
@@ -25,7 +26,7 @@ class Decoder(nn.Module):
         self.image_shape = image_shape
         sizes = [classes * pose, *widths, torch.Size(image_shape).numel()]
         layers: list[nn.Module] = []
-        for before, after in zip(sizes[:-1], sizes[1:], strict=True):
+        for before, after in pairwise(sizes):
             layers += [nn.Linear(before, after), nn.ReLU()]
         layers[-1] = nn.Sigmoid()
         self.layers = nn.Sequential(*layers)

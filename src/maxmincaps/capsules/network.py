@@ -1,7 +1,7 @@
 """CapsNet: the paper's network (Figure 1), every size a setting."""
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import torch
 from torch import nn
@@ -103,9 +103,10 @@ class CapsNet(nn.Module):
         self.decoder = Decoder(classes, class_pose, self.image_shape, decoder)
 
     @classmethod
-    def cifar10(cls, **settings) -> Self:
+    def cifar10(cls, **settings: Any) -> Self:
         """Make the paper's network for CIFAR10: crops of 24×24 in colour, 64 types of capsules."""
-        return cls(**{"image_shape": (3, 24, 24), "types": 64, **settings})
+        settings.setdefault("image_shape", (3, 24, 24))
+        return cls(**settings)
 
     def forward(self, images: Images, labels: Labels | None = None, watch: Watcher | None = None) -> CapsNetOutput:
         """Classify and reconstruct; from the labelled class where labels are given, else from the longest.

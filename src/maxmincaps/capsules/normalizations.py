@@ -62,7 +62,7 @@ def adjusted_log(logits: Logits) -> Couplings:
 
 def leaky_softmax(logits: Logits) -> Couplings:
     """Softmax with one more parent, "none of the above", whose logit is zero and whose share is dropped (Sabour)."""
-    nobody = logits.new_zeros(logits.shape[:-1] + (1,))
+    nobody = logits.new_zeros((*logits.shape[:-1], 1))
     return torch.cat([logits, nobody], dim=-1).softmax(dim=-1)[..., :-1]
 
 

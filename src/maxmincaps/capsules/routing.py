@@ -14,12 +14,13 @@ never forms û = W u, which at batch 128 would be 94 MB that are read and writte
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from einops import einsum
 from jaxtyping import Float
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from maxmincaps.capsules.normalizations import Normalization, normalization_of
 from maxmincaps.capsules.shapes import Couplings, Logits, Parts, Poses, Votes, Weights
@@ -90,13 +91,14 @@ class LazyVotes:
     """Votes that are never formed: Σ_i c_ij W_ij u_i = Σ_i W_ij (c_ij u_i), and W_ij u_i · v_j = u_i · W_ijᵀ v_j.
 
     Parent by parent, both are one matrix product over all numbers of all children. Children lie innermost in memory,
-    so that scaling by a coupling and summing over the parts run along contiguous rows.
+    so that scaling by a coupling and summing over the parts run along contiguous rows. These products wait for memory,
+    not for arithmetic: under autocast they stay in the weights' own precision, at no cost.
     """
 
     def __init__(self, parts: Parts, weights: Weights) -> None:
         self.parents = weights.shape[1]
         # "batch child part -> batch part child"
-        self.parts = parts.mT.contiguous()
+        self.parts = parts.to(weights.dtype).mT.contiguous()
         # "child parent pose part -> parent (part child) pose"
         self.weights = weights.permute(1, 3, 0, 2).flatten(1, 2).contiguous()
 
@@ -108,23 +110,28 @@ class LazyVotes:
 
     def weighted_sum(self, couplings: Couplings) -> Poses:
         """Σ_i c_ij û_ij, with gradients to parts and weights and none to the couplings."""
-        return _WeightedSum.apply(couplings, self.parts, self.weights)
+        with self._own_precision():
+            return _WeightedSum.apply(couplings, self.parts, self.weights)
 
     @torch.no_grad()
     def agreement(self, poses: Poses) -> Logits:
         """û_ij · v_j."""
         agreement = torch.empty_like(self.zero_logits())
-        for parent, weights in enumerate(self.weights):
-            seen = (poses[:, parent] @ weights.mT).view_as(self.parts).mul_(self.parts)
-            torch.sum(seen, dim=1, out=agreement[..., parent])
+        with self._own_precision():
+            for parent, weights in enumerate(self.weights):
+                seen = (poses[:, parent] @ weights.mT).view_as(self.parts).mul_(self.parts)
+                torch.sum(seen, dim=1, out=agreement[..., parent])
         return agreement
+
+    def _own_precision(self) -> torch.autocast:
+        return torch.autocast(self.parts.device.type, enabled=False)
 
 
 class _WeightedSum(torch.autograd.Function):
     """The last weighted sum is all that gradients flow through, so its couplings and operands are all that is kept."""
 
     @staticmethod
-    def forward(ctx, couplings, parts, weights):  # noqa: D102
+    def forward(ctx: Any, couplings: Couplings, parts: Tensor, weights: Tensor) -> Poses:
         ctx.save_for_backward(couplings, parts, weights)
         if _is_one_number(couplings):
             sums = torch.einsum("bk,pkd->bpd", parts.flatten(1), weights)
@@ -136,7 +143,8 @@ class _WeightedSum(torch.autograd.Function):
         return sums
 
     @staticmethod
-    def backward(ctx, grad_sums):  # noqa: D102
+    @once_differentiable
+    def backward(ctx: Any, grad_sums: Tensor) -> tuple[None, Tensor, Tensor]:  # pyrefly: ignore[bad-override]
         couplings, parts, weights = ctx.saved_tensors
         grad_parts, grad_weights = torch.zeros_like(parts), torch.empty_like(weights)
         for parent in range(len(weights)):

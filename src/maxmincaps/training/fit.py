@@ -6,8 +6,8 @@ stopped.
 """
 
 import math
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch
 from lightning_fabric import Fabric
@@ -15,7 +15,7 @@ from lightning_fabric import Fabric
 from maxmincaps.capsules.losses import capsule_losses
 from maxmincaps.data.batches import Batch
 from maxmincaps.data.images import splits
-from maxmincaps.errors import InputError
+from maxmincaps.errors import DivergedError, InputError
 from maxmincaps.recipe import Recipe
 from maxmincaps.training.environment import environment
 from maxmincaps.training.interrupt import StopWish, stop_wishes
@@ -24,10 +24,6 @@ from maxmincaps.training.prepare import fabric_for, learning_rate_at, threads_of
 from maxmincaps.training.record import Record
 from maxmincaps.training.results import begin_record, conclude, end_epoch
 from maxmincaps.training.run import Run, Tally
-
-
-class Diverged(RuntimeError):
-    """A loss or a gradient was not finite. The last good weights are kept."""
 
 
 def fit(recipe: Recipe, folder: Path | str, *, resume: bool = False, observer: Observer = SILENT) -> Record:
@@ -41,7 +37,7 @@ def fit(recipe: Recipe, folder: Path | str, *, resume: bool = False, observer: O
     with record.locked():
         if not record.complete:
             record.write("recipe.json", recipe.to_json())
-            fabric.launch(_train, recipe, record, observer)
+            fabric.launch(partial(_train, recipe=recipe, record=record, observer=observer))
     return record
 
 
@@ -97,7 +93,7 @@ def _step(run: Run, batch: Batch, wish: StopWish) -> float:
         state.skipped_steps += 1
     else:
         run.save_weights("last")
-        raise Diverged(
+        raise DivergedError(
             f"the loss or its gradient is not finite at epoch {state.epoch + 1}, step {state.step + 1} "
             f"(loss {tally.loss / tally.seen}); the last good weights are in {run.record.folder / 'last.safetensors'}"
         )

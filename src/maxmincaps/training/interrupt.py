@@ -30,7 +30,7 @@ def stop_wishes() -> Iterator[StopWish]:
         for number, handler in before.items():
             signal.signal(number, handler)
 
-    def note(number: int, frame: object) -> None:
+    def note(*_: object) -> None:
         wish.made = True
         give_back()
 

@@ -1,7 +1,6 @@
 """What a run adds to its record: at the start, after each epoch, at the end. All of it can be made again, with the
 same bits, by a run that was stopped before it was written."""
 
-from dataclasses import asdict
 from typing import Any
 
 import torch

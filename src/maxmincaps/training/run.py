@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, astuple, dataclass, field
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import torch
 from lightning_fabric import Fabric
@@ -59,7 +59,7 @@ class State:
     @classmethod
     def from_note(cls, note: dict[str, Any]) -> Self:
         """Read what `asdict` wrote."""
-        return cls(**{**note, "tally": Tally(**note["tally"])})
+        return cls(tally=Tally(**note["tally"]), **{name: note[name] for name in note.keys() - {"tally"}})
 
 
 @dataclass
@@ -94,7 +94,7 @@ class Run:
     @property
     def plain_network(self) -> CapsNet:
         """The network itself, without what distributes it."""
-        return self.network.module
+        return cast(CapsNet, self.network.module)
 
     @property
     def steps_per_epoch(self) -> int:
@@ -129,7 +129,8 @@ class Run:
         lengths = class_lengths(self.network, images.take(own), self.prepare_images)
         if self.fabric.world_size == 1:
             return lengths
-        return self.fabric.all_gather(lengths.to(self.fabric.device)).flatten(0, 1)[: len(images)].cpu()
+        gathered = cast(Tensor, self.fabric.all_gather(lengths.to(self.fabric.device)))
+        return gathered.flatten(0, 1)[: len(images)].cpu()
 
     @property
     def judged_by(self) -> tuple[str, ImageSet]:
@@ -144,7 +145,7 @@ class Run:
         if self.fabric.world_size == 1:
             return list(numbers)
         summed = self.fabric.all_reduce(torch.tensor(numbers, dtype=torch.float64), reduce_op="sum")
-        return summed.tolist()
+        return cast(Tensor, summed).tolist()
 
     def elapsed_s(self) -> float:
         """Give the seconds spent on this run, in all the parts that stops have divided it into."""

@@ -1,0 +1,29 @@
+# The habits of this project, each one line: make quickstart · test · lint · docs · bench · clean
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: quickstart test lint docs bench clean
+
+quickstart: .venv/quickstart.ready  ## the paper's network, Max-Min beside Softmax, on 5,000 digits, with a report
+	@$(BIN)/maxmincaps quickstart
+
+test: .venv/dev.ready lint  ## lint, types, import layers and all tests
+	@$(BIN)/python -m pytest
+
+lint: .venv/dev.ready
+	@$(BIN)/ruff check && $(BIN)/ruff format --check && $(BIN)/pyrefly check && $(BIN)/lint-imports
+
+bench: .venv/dev.ready  ## our step beside a textbook's, each in its own process
+	@$(BIN)/maxmincaps bench
+
+clean:
+	rm -rf .venv .pytest_cache .ruff_cache .hypothesis dist site
+
+.venv/quickstart.ready: EXTRAS := data,report
+.venv/dev.ready: EXTRAS := dev
+.venv/%.ready: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "maxmincaps needs Python 3.11 or newer; try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@echo "installing maxmincaps[$(EXTRAS)] into .venv (a few minutes the first time)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(EXTRAS)]'
+	@touch $@

@@ -1,0 +1,81 @@
+"""The command line: verbs are found here and loaded when they are called, so that `--help` needs no torch."""
+
+import signal
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from cyclopts import App, CycloptsError, Group
+from pydantic import ValidationError
+from rich.text import Text
+
+from maxmincaps.errors import DivergedError, InputError
+from maxmincaps.recipe import in_words
+
+INPUT_ERROR, DIVERGED, INTERRUPTED = 2, 3, 130
+"""Exit codes: wrong input, a training that diverged, Ctrl-C."""
+
+
+def _said(error: CycloptsError) -> Text:
+    """Say what is wrong with the arguments in one line."""
+    cause = error.__cause__ or error.__context__
+    return _line(in_words(cause) if isinstance(cause, ValidationError) else str(error))
+
+
+def _line(message: str) -> Text:
+    return Text.assemble(("maxmincaps: ", "bold red"), " ".join(message.split()))
+
+
+app = App(
+    name="maxmincaps",
+    help="Capsule networks with Max-Min normalization: train them, look inside, reproduce the paper.",
+    version_flags=["--version"],
+    error_formatter=_said,
+)
+use, inside, paper, data = (
+    Group.create_ordered(title) for title in ("Train and use", "Look inside", "Reproduce the paper", "Data and speed")
+)
+
+
+def _verb(parent: App, where: str, name: str, help: str, group: Group | None = None) -> None:
+    in_group: dict[str, Any] = {"group": group} if group else {}
+    parent.command(f"maxmincaps.verbs.{where}", name=name, help=help, **in_group)
+
+
+_verb(app, "train:train", "train", "Train a network and leave a record of it.", use)
+_verb(app, "train:quickstart", "quickstart", "Train Max-Min and Softmax on 5,000 digits and compare them.", use)
+_verb(app, "runs:evaluate", "evaluate", "Measure a run's network on its test set again.", use)
+_verb(app, "runs:predict", "predict", "Classify image files.", use)
+_verb(app, "runs:runs", "runs", "List the records below a folder.", use)
+_verb(app, "runs:verify", "verify", "Check that a record is whole and that its figures are true.", use)
+
+data_app = App(name="data", help="Fetch, check and look at the datasets.", group=data)
+_verb(data_app, "data:list_", "list", "Show all datasets and whether they are on this machine.")
+_verb(data_app, "data:get", "get", "Fetch datasets.")
+_verb(data_app, "data:check", "check", "Verify every hash again.")
+_verb(data_app, "data:show", "show", "Draw samples of each class.")
+app.command(data_app)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run a command; wrong input is one line and exit code 2, never a traceback."""
+    signal.signal(signal.SIGTERM, _as_ctrl_c)
+    try:
+        app(arguments)
+    except InputError as error:
+        _fail(str(error), INPUT_ERROR)
+    except KeyboardInterrupt as stop:
+        _fail(str(stop) or "stopped", INTERRUPTED)
+    except DivergedError as error:
+        _fail(str(error), DIVERGED)
+
+
+def _fail(message: str, code: int) -> None:
+    from rich.console import Console
+
+    Console(stderr=True, soft_wrap=True).print(_line(message))
+    sys.exit(code)
+
+
+def _as_ctrl_c(*_: object) -> None:
+    raise KeyboardInterrupt

@@ -1,0 +1,51 @@
+"""Is a record whole, and is what it says true?"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+import torch
+
+from maxmincaps.data.augment import for_testing
+from maxmincaps.data.images import load
+from maxmincaps.errors import InputError
+from maxmincaps.training.checkpoint import load_network, load_tensors
+from maxmincaps.training.evaluate import accuracy, class_lengths
+from maxmincaps.training.record import Record
+
+
+def measured_again(folder: Path, weights: Literal["best", "last"] = "best") -> tuple[float, int]:
+    """Give the test accuracy of a run's weights, measured now, and the number of images."""
+    record = Record(folder)
+    network = load_network(folder, weights)
+    recipe = record.recipe
+    test = load(recipe.dataset, "test", image_size=recipe.image_size, grey=recipe.grey)
+    return accuracy(class_lengths(network, test, for_testing(recipe)), test.labels), len(test)
+
+
+def verified(folder: Path) -> Iterator[str]:
+    """Yield a line for each thing that was found right; the first that is not is an `InputError`."""
+    record = Record(folder)
+    recipe, data = record.recipe, record.data
+    if not record.complete:
+        raise InputError(f"{folder}: the run is unfinished ({len(record.history)} of {recipe.epochs} epochs)")
+    result = record.result
+    yield f"recipe {recipe.fingerprint()}: {recipe.dataset}, {recipe.normalization}, seed {recipe.seed}"
+    if len(record.history) != result["epochs"]:
+        raise InputError(f"{folder}: expected {result['epochs']} epochs in history.jsonl, found {len(record.history)}")
+    yield f"history of {result['epochs']} epochs"
+    stated, _ = load_tensors(folder / "lengths.safetensors")
+    if len(stated["lengths"]) != data["test_images"]:
+        raise InputError(f"{folder}: expected {data['test_images']} images in lengths.safetensors, found other")
+    _agree(folder, "final_test_accuracy", result, (stated["predictions"] == stated["labels"]).double().mean().item())
+    yield f"lengths of {data['test_images']} test images give the stated final accuracy"
+    for weights, name in (("best", "best_test_accuracy"), ("last", "final_test_accuracy")):
+        measured, images = measured_again(folder, weights)
+        # Another machine rounds otherwise: an image in a thousand may fall on the other side.
+        _agree(folder, name, result, measured, 0.001)
+        yield f"{weights} weights give {measured:.2%} of {images} test images, as stated"
+
+
+def _agree(folder: Path, name: str, result: dict, found: float, tolerance: float = 1e-9) -> None:
+    if not torch.isclose(torch.tensor(result[name]).double(), torch.tensor(found).double(), rtol=0, atol=tolerance):
+        raise InputError(f"{folder}: result.json says {name} {result[name]:.4%}, found {found:.4%}")

@@ -1,0 +1,78 @@
+"""Verbs on finished runs: `evaluate`, `predict`, `runs`, `verify`."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+
+from maxmincaps.verbs.terminal import bar, console, percent, table
+
+Run = Annotated[Path, Parameter(help="The folder of a run's record.")]
+Which = Annotated[Literal["best", "last"], Parameter(help="Weights of the best epoch, or of the last.")]
+
+
+def evaluate(run: Run, *, weights: Which = "best") -> None:
+    """Measure a run's network on its whole test set again."""
+    from maxmincaps.training.verify import measured_again
+
+    measured, images = measured_again(run, weights)
+    console.print(f"{percent(measured)} of {images} test images ({weights} weights of {run})")
+
+
+def predict(run: Run, images: list[Path], *, weights: Which = "best") -> None:
+    """Classify image files: resized to what the network takes, in grey or colour as it was trained.
+
+    Parameters
+    ----------
+    images: list[Path]
+        Image files of any common format.
+    """
+    from maxmincaps.training.predict import Predictor
+
+    predictor = Predictor.of(run, weights)
+    for path in images:
+        lengths = predictor.lengths_of_file(path)
+        winner = predictor.classes[int(lengths.argmax())]
+        console.print(f"\n[bold]{path}[/]  is  [bold green]{winner}[/]", highlight=False)
+        width = max(len(name) for name in predictor.classes)
+        for name, length in zip(predictor.classes, lengths.tolist(), strict=True):
+            console.print(f"  {name:>{width}}  {length:.2f}  {bar(length)}", highlight=False)
+
+
+def runs(folder: Path = Path("runs")) -> None:
+    """List the records below a folder.
+
+    Parameters
+    ----------
+    folder: Path
+        Where to look.
+    """
+    from maxmincaps.errors import InputError
+    from maxmincaps.training.record import records_under
+
+    records = records_under(folder)
+    if not records:
+        raise InputError(f"{folder}: there is no record of a run below it; `maxmincaps train` makes one")
+    shown = table(f"Runs in {folder}", "run", "dataset", "normalization", "#r", "#seed", "#epochs", "#best", "#final")
+    for record in records:
+        name = str(record.folder.relative_to(folder))
+        try:
+            recipe, done = record.recipe, len(record.history)
+            result = record.result if record.complete else {}
+        except InputError as error:
+            shown.add_row(name, f"[red]{error}[/]")
+            continue
+        best, final = (percent(result.get(f"{kind}_test_accuracy")) for kind in ("best", "final"))
+        epochs = str(done) if record.complete else f"{done} of {recipe.epochs}"
+        shown.add_row(
+            name, recipe.dataset, recipe.normalization, str(recipe.iterations), str(recipe.seed), epochs, best, final
+        )
+    console.print(shown)
+
+
+def verify(run: Run) -> None:
+    """Check that a record is whole, that its files are sound, and that its weights give the figures it states."""
+    from maxmincaps.training.verify import verified
+
+    for line in verified(run):
+        console.print(f"[green]✓[/] {line}", highlight=False)

@@ -1,0 +1,79 @@
+"""How our commands look: progress bars with the time left, tables, bars of lengths."""
+
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+
+from maxmincaps.recipe import Recipe
+from maxmincaps.training.observer import Observer
+
+console = Console()
+
+
+class ProgressBar(Observer):
+    """Draws a bar for the steps and a line for each epoch."""
+
+    def __init__(self, title: str | None = None) -> None:
+        self.title = title
+        self.progress: Progress | None = None
+
+    def started(self, recipe: Recipe, steps: int, done: int) -> None:
+        """Open the bar; it runs in the process that trains."""
+        title = self.title or f"{recipe.dataset} · {recipe.normalization}"
+        if not done:
+            console.print(f"[bold]{title}[/] · {recipe.epochs} epochs of {steps // recipe.epochs} steps")
+        else:
+            console.print(f"[bold]{title}[/] · continued at step {done} of {steps}")
+        self.progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            TextColumn("loss {task.fields[loss]}"),
+            console=console,
+            transient=True,
+        )
+        self.task = self.progress.add_task("steps", total=steps, completed=done, loss="…")
+        self.progress.start()
+
+    def stepped(self, loss: float) -> None:
+        """Move the bar."""
+        assert self.progress is not None
+        self.progress.update(self.task, advance=1, loss=f"{loss:.4f}")
+
+    def epoch_ended(self, line: dict[str, Any]) -> None:
+        """Say what the epoch came to."""
+        name = "validation" if "validation_accuracy" in line else "test"
+        console.print(
+            f"  epoch {line['epoch']:>3}   {name} {line[f'{name}_accuracy']:7.2%}   "
+            f"training {line['running_train_accuracy']:7.2%}   loss {line['train_loss']:.4f}   "
+            f"{line['images_per_s']:.0f} images/s"
+        )
+
+    def ended(self) -> None:
+        """Take the bar away."""
+        if self.progress:
+            self.progress.stop()
+
+
+def bar(value: float, width: int = 30) -> str:
+    """Draw a number in 0…1 as a bar."""
+    eighths = round(max(0.0, min(1.0, value)) * width * 8)
+    return "█" * (eighths // 8) + ("▏▎▍▌▋▊▉"[eighths % 8 - 1] if eighths % 8 else "")
+
+
+def table(title: str, *columns: str) -> Table:
+    """Open a table; columns whose name starts with # are numbers and stand to the right."""
+    made = Table(title=title, title_justify="left", title_style="bold", header_style="bold")
+    for column in columns:
+        made.add_column(column.removeprefix("#"), justify="right" if column.startswith("#") else "left")
+    return made
+
+
+def percent(share: float | None) -> str:
+    """Write a fraction as a percentage."""
+    return "–" if share is None else f"{100 * share:.2f} %"
