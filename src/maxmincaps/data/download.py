@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from maxmincaps.data import archives
+from maxmincaps.data import archives, larochelle
 from maxmincaps.data.cache import Manifest, cache_folder, locked, manifest_of, read_whole, store, writing
 from maxmincaps.data.catalog import DATASETS, Dataset, Made, Package, Web
 from maxmincaps.data.formats import Labels, Pixels
@@ -106,6 +106,17 @@ def problems(dataset: Dataset, folder: Path) -> list[str]:
     return found
 
 
+def check(cache: Path | None = None) -> dict[str, list[str]]:
+    """Verify every dataset in the cache, and give what is wrong with each, by the name of its folder."""
+    root = cache_folder(cache)
+    found = {}
+    for dataset in DATASETS.values():
+        for folder in [root / dataset.name, *sorted(root.glob(f"{dataset.name}-seed-*"))]:
+            if folder.exists():
+                found[folder.name] = problems(dataset, folder)
+    return found
+
+
 def _fetch(
     dataset: Dataset,
     scratch: Path,
@@ -126,8 +137,6 @@ def _fetch(
         say(f"{dataset.name}: trying {_named(one)}")
         try:
             if isinstance(one, Made):
-                from maxmincaps.data import larochelle
-
                 base = {split: _base(cache, split, source, say) for split in ("train", "test")}
                 return larochelle.make(dataset.name, base, seed, photographs), _named(one), True
             folder = _downloaded(one, into) if isinstance(one, Web) else _packed(one, into)
@@ -216,6 +225,7 @@ def _files_below(folder: Path) -> Iterator[Path]:
 def _downloaded(source: Web, into: Path) -> Path:
     """Download from the official address: five seconds to connect, and the first failure ends it."""
     import pooch
+    import requests
 
     from maxmincaps.data.progress import DownloadBar
 
@@ -224,9 +234,17 @@ def _downloaded(source: Web, into: Path) -> Path:
         downloader = pooch.HTTPDownloader(timeout=(CONNECT_S, READ_S), progressbar=DownloadBar(url.split("/")[-1]))
         try:
             # The hash that counts is that of the decoded content, which is verified for every source alike.
-            pooch.retrieve(url, known_hash=None, fname=url.split("/")[-1], path=into, downloader=downloader)
+            pooch.retrieve(
+                url,
+                known_hash=None,
+                fname=url.split("/")[-1],
+                path=into,
+                downloader=downloader,  # pyrefly: ignore[bad-argument-type]
+            )
+        except (requests.ConnectionError, requests.Timeout):
+            raise InputError("cannot be reached from here") from None
         except (OSError, ValueError) as error:
-            raise InputError(f"{url}: {_short(str(error))}") from None
+            raise InputError(_short(str(error))) from None
     return into
 
 

@@ -151,7 +151,7 @@ def _read_pictures(files: list[Path], mode: str, height: int, width: int, where:
     pixels = np.empty(shape, np.uint8)
 
     def read_one(number: int) -> None:
-        pixels[number] = _read_picture(files[number], mode, height, width)
+        pixels[number] = read_picture(files[number], mode, height, width)
 
     with ThreadPoolExecutor(os.cpu_count()) as threads:  # Pillow decodes and resizes without holding Python's lock
         for _ in threads.map(read_one, range(len(files))):
@@ -159,7 +159,8 @@ def _read_pictures(files: list[Path], mode: str, height: int, width: int, where:
     return pixels
 
 
-def _read_picture(path: Path, mode: str, height: int, width: int) -> UInt8[ndarray, "channel height width"]:
+def read_picture(path: Path, mode: str, height: int, width: int) -> UInt8[ndarray, "channel height width"]:
+    """Read one picture in `mode` ("L" or "RGB"), at that size."""
     with _picture(path) as picture:
         if picture.format == "JPEG":
             picture.draft(mode, (2 * width, 2 * height))  # decode at a size near the one we need: many times faster

@@ -1,0 +1,228 @@
+"""Rotated and background MNIST made from MNIST, by the procedure of Larochelle et al. (2007): same kind, another draw.
+
+Digits come from MNIST's training and test images pooled, without replacement: so never train on `mnist` and test on
+these. A rotated digit is looked up with Gaussian weights over 4×4 neighbours; a background digit is the pixelwise
+maximum of the digit and a patch of a photograph.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from jaxtyping import Float, UInt8
+from numpy import ndarray
+from PIL import Image
+from torch import Tensor
+from torch.nn import functional
+
+from maxmincaps.data.catalog import idx_files
+from maxmincaps.data.formats import Labels, Pixels, reading
+from maxmincaps.errors import InputError, extra
+
+TRAIN, TEST = 12_000, 50_000
+SIDE = 28
+SIGMA = 0.30  # of the Gaussian weights, in pixels; fitted to genuine images, which it gives back to 1/255
+CHUNK = 1_000  # images that are worked on together: their neighbours' indices fit the processor's cache best so
+
+# Measured on genuine backgrounds, in grey values of 0…1.
+REAL = {"mean": 0.465, "sd": 0.216, "horizontal": 0.82, "vertical": 0.78}
+PICTURES = (".jpg", ".jpeg", ".png")
+LEAST_SD = 0.125  # a flatter patch is ignored; the flattest genuine one seen has 0.128
+CANDIDATES = 200_000
+# Also every second, third, … pixel of a photograph: at full size, or averaged to less, neighbours are too alike.
+REDUCTIONS = (1, 2, 3, 4)
+
+SKIMAGE = "astronaut brick camera chelsea coffee coins grass gravel hubble_deep_field motorcycle_left rocket"
+PHOTOGRAPHS = {"skimage": ("data", SKIMAGE), "sklearn": ("datasets/images", "china flower")}
+
+
+def make(
+    name: str, mnist: Mapping[str, tuple[Pixels, Labels]], seed: int = 0, photographs: Path | None = None
+) -> dict[str, bytes]:
+    """Make the files of `rotated-mnist` or `background-mnist`; the same seed (and photographs) gives the same files."""
+    pixels = np.concatenate([mnist["train"][0], mnist["test"][0]])[:, 0]
+    labels = np.concatenate([mnist["train"][1], mnist["test"][1]]).astype(np.uint8)
+    random = np.random.RandomState(seed)
+    chosen = random.permutation(len(pixels))[: TRAIN + TEST]
+    digits = torch.from_numpy(pixels[chosen])
+    if name == "rotated-mnist":
+        angles = torch.from_numpy(random.uniform(0, 2 * math.pi, len(chosen)))
+        images = torch.cat(
+            [rotated(some, by) for some, by in zip(digits.split(CHUNK), angles.split(CHUNK), strict=True)]
+        )
+    else:
+        images = torch.maximum(digits, torch.from_numpy(patches(read_photographs(photographs), len(chosen), random)))
+    made, answers = images.numpy(), labels[chosen]
+    return idx_files((made[:TRAIN], answers[:TRAIN]), (made[TRAIN:], answers[TRAIN:]))
+
+
+def rotated(
+    digits: UInt8[Tensor, "image height width"], radians: Float[Tensor, "image"]
+) -> UInt8[Tensor, "image height width"]:
+    """Turn each digit about its centre; each pixel is the Gaussian mean of the 4×4 pixels around its origin."""
+    count, height, width = digits.shape
+    down, right = torch.meshgrid(
+        torch.arange(height) - (height - 1) / 2, torch.arange(width) - (width - 1) / 2, indexing="ij"
+    )
+    cosine, sine = (part.float()[:, None, None] for part in (torch.cos(radians), torch.sin(radians)))
+    rows, row_weights = _neighbours((cosine * down - sine * right).flatten(1) + (height - 1) / 2, height)
+    columns, column_weights = _neighbours((sine * down + cosine * right).flatten(1) + (width - 1) / 2, width)
+    padded = functional.pad(digits, (4, 4, 4, 4)).flatten(1).float()
+    total = torch.zeros(count, height * width)
+    for i in range(4):
+        along_row = torch.zeros_like(total)
+        for j in range(4):
+            place = (rows[i] + 4) * (width + 8) + columns[j] + 4
+            along_row.addcmul_(padded.gather(1, place), column_weights[j])
+        total.addcmul_(along_row, row_weights[i])
+    return total.round().to(torch.uint8).view_as(digits)
+
+
+def _neighbours(origin: Float[Tensor, "image place"], size: int) -> tuple[list[Tensor], list[Tensor]]:
+    """Give the four nearest whole coordinates on one axis and their normalised Gaussian weights."""
+    base = origin.floor()
+    places = [base + step for step in (-1, 0, 1, 2)]
+    weights = [torch.exp((place - origin) ** 2 / (-2 * SIGMA**2)) for place in places]
+    total = torch.stack(weights).sum(0)
+    # What lies further out than the zeros around the image is as black as they are.
+    return [place.clamp(-4, size + 3).long() for place in places], [weight / total for weight in weights]
+
+
+def read_photographs(folder: Path | None = None) -> list[UInt8[ndarray, "height width"]]:
+    """Read photographs in grey: those of a folder, or the sample photographs of scikit-image and scikit-learn."""
+    if folder is None:
+        paths = []
+        for module, (below, names) in PHOTOGRAPHS.items():
+            root = Path(extra("data", module).__path__[0]) / below
+            paths += sorted(path for path in root.iterdir() if path.stem in names.split() and path.suffix in PICTURES)
+    else:
+        with reading(folder, "a folder of photographs"):
+            paths = sorted(path for path in folder.iterdir() if path.suffix.lower() in PICTURES)
+    photographs = []
+    for path in paths:
+        with reading(path, "a photograph"), Image.open(path, formats=["JPEG", "PNG"]) as picture:
+            photographs.append(np.asarray(picture.convert("L")))
+    if not any(min(photograph.shape) >= 2 * SIDE for photograph in photographs):
+        where = folder or "the packages' sample images"
+        raise InputError(f"{where}: expected photographs (.jpg, .png) of {2 * SIDE} pixels or more, found none")
+    return photographs
+
+
+def patches(
+    photographs: list[UInt8[ndarray, "height width"]], count: int, random: np.random.RandomState
+) -> UInt8[ndarray, "patch height width"]:
+    """Choose patches from random places so that they look, on the whole, like the genuine backgrounds.
+
+    Of all ways to choose among random candidates, this is the most even one whose mean, variance and squared
+    differences of neighbours are the genuine ones; where no choice reaches those, it comes as near as it can.
+    """
+    candidates = _candidates(photographs, max(CANDIDATES, 3 * count), random)
+    candidates = candidates[_measures(candidates)[:, 1] >= LEAST_SD**2]
+    if len(candidates) < count:
+        raise InputError(f"photographs: expected {count} patches with some contrast, found {len(candidates)}")
+    measures = _measures(candidates)
+    chances = _chances(_raw_moments(measures), _raw_moments(_genuine()), count)
+    # Systematic sampling over candidates in random order: exactly `count` of them, each by its own chance.
+    marks = np.floor(np.cumsum(chances) * (count / chances.sum()) + random.uniform())
+    taken = np.flatnonzero(np.diff(marks, prepend=0) > 0)
+    others = np.setdiff1d(np.arange(len(candidates)), taken)  # rounding may leave a place free
+    return candidates[random.permutation(np.concatenate([taken, others])[:count])]
+
+
+def _candidates(photographs: list[ndarray], count: int, random: np.random.RandomState) -> ndarray:
+    """Cut `count` patches from random places, equally many from each photograph at each size."""
+    views = []
+    for photograph in photographs:
+        for reduction in REDUCTIONS:
+            smaller = photograph[::reduction, ::reduction]
+            if min(smaller.shape) >= 2 * SIDE:
+                views.append(np.lib.stride_tricks.sliding_window_view(smaller, (SIDE, SIDE)))
+    share = -(-count // len(views))
+    cut = [view[random.randint(view.shape[0], size=share), random.randint(view.shape[1], size=share)] for view in views]
+    return random.permutation(np.concatenate(cut))
+
+
+def _measures(cut: UInt8[ndarray, "patch height width"]) -> Float[ndarray, "patch four"]:
+    """Give each patch's mean, variance, and mean squared difference of horizontal and of vertical neighbours."""
+    found = []
+    for some in torch.from_numpy(cut).split(4 * CHUNK):
+        grey = some.float() / 256
+        differences = [(grey.diff(dim=axis) ** 2).mean((1, 2)) for axis in (2, 1)]
+        found.append(torch.stack([grey.mean((1, 2)), grey.var((1, 2), correction=0), *differences], dim=1))
+    return torch.cat(found).double().numpy()
+
+
+def _genuine() -> Float[ndarray, "1 four"]:
+    spread = REAL["sd"] ** 2
+    # Neighbours that correlate by r differ, squared, by 2 (1 − r) times the variance.
+    return np.array(
+        [[REAL["mean"], spread, 2 * (1 - REAL["horizontal"]) * spread, 2 * (1 - REAL["vertical"]) * spread]]
+    )
+
+
+def _raw_moments(measures: Float[ndarray, "patch four"]) -> Float[ndarray, "patch four"]:
+    """Replace variances by mean squares, which may be averaged over patches."""
+    moments = measures.copy()
+    moments[:, 1] += measures[:, 0] ** 2
+    return moments
+
+
+def _chances(moments: ndarray, target: ndarray, count: int) -> Float[ndarray, "patch"]:
+    """Give each candidate the chance to be chosen under which the expected moments are the target's.
+
+    The chances with the greatest entropy are logistic in the moments; Newton's method finds their five weights.
+    """
+    scaled = (moments - target) / moments.std(axis=0)
+    known = np.concatenate([np.ones((len(scaled), 1)), scaled], axis=1)
+    weights = np.zeros(5)
+    weights[0] = math.log(count / max(1, len(known) - count))
+    wanted = np.array([count, 0, 0, 0, 0], float)
+    for _ in range(50):
+        chances = 1 / (1 + np.exp(-np.clip(known @ weights, -30, 30)))
+        slope = known.T @ chances - wanted
+        curvature = (known * (chances * (1 - chances))[:, None]).T @ known + 1e-3 * len(known) / 100 * np.eye(5)
+        step = np.linalg.solve(curvature, slope)
+        weights -= step * min(1, 2 / np.abs(step).max())
+        if np.abs(step).max() < 1e-8:
+            break
+    return 1 / (1 + np.exp(-np.clip(known @ weights, -30, 30)))
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """What can be compared between two sets of backgrounds, in grey values of 0…1."""
+
+    mean: float
+    sd: float
+    horizontal: float
+    """Correlation of a pixel with its right neighbour."""
+    vertical: float
+    """Correlation of a pixel with the one below."""
+    least_sd: float
+    """Of one image."""
+
+
+def statistics(images: UInt8[ndarray, "image height width"], border: int | None = None) -> Statistics:
+    """Measure images, or only their border of some pixels, which the digits seldom reach."""
+    grey = images.astype(np.float32) / 256
+    inside = np.ones(grey.shape[1:], bool)
+    if border is not None:
+        inside[border:-border, border:-border] = False
+    pixels = grey[:, inside]
+    return Statistics(
+        float(pixels.mean(dtype=np.float64)),
+        float(pixels.std(dtype=np.float64)),
+        _correlation(grey[:, :, :-1], grey[:, :, 1:], inside[:, :-1] & inside[:, 1:]),
+        _correlation(grey[:, :-1], grey[:, 1:], inside[:-1] & inside[1:]),
+        float(pixels.std(axis=1).min()),
+    )
+
+
+def _correlation(one: ndarray, other: ndarray, where: ndarray) -> float:
+    first, second = one[:, where].ravel(), other[:, where].ravel()
+    first, second = first - first.mean(dtype=np.float64), second - second.mean(dtype=np.float64)
+    # A sum over millions of products, not a library routine that would hold several copies of them.
+    return float(np.dot(first, second) / math.sqrt(np.dot(first, first) * np.dot(second, second)))

@@ -1,0 +1,115 @@
+"""`maxmincaps data …`: list, get, check and show the datasets."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+
+Cache = Annotated[Path | None, Parameter(help="Folder of all datasets. Default: $MAXMINCAPS_CACHE, or the platform's.")]
+Source = Literal["official", "package", "npm", "debian", "pip", "installed", "regenerated"]
+
+
+def list_(*, cache: Cache = None) -> None:
+    """List the datasets: size, splits, licence, and whether they are on this machine."""
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+
+    from maxmincaps.data import download
+    from maxmincaps.data.cache import cache_folder, manifest_of
+    from maxmincaps.data.catalog import DATASETS
+
+    root = cache_folder(cache)
+    table = Table(
+        Column("name", no_wrap=True), "images", Column("train / test", no_wrap=True), "licence", "here", "what"
+    )
+    for dataset in DATASETS.values():
+        channels, height, width = dataset.shape
+        manifest = manifest_of(download.place(dataset, root))
+        table.add_row(
+            dataset.name,
+            f"{height}×{width}" + (f"×{channels}" if channels > 1 else ""),
+            f"{dataset.train:,} / {dataset.test:,}",
+            dataset.licence,
+            "no" if manifest is None else "regenerated" if manifest.regenerated else "yes",
+        )
+    console = Console()
+    console.print(table)
+    console.print(f"kept in {root}", soft_wrap=True, highlight=False)
+
+
+def get(
+    *names: Annotated[str, Parameter(help="Datasets (`maxmincaps data list` shows them), or `all`.")],
+    source: Annotated[
+        Source | None,
+        Parameter(help="Take it only from there; `package` means any package manager. Default: each in turn."),
+    ] = None,
+    from_dir: Annotated[
+        Path | None, Parameter(name="--from", help="Take published files that are already in this folder.")
+    ] = None,
+    photographs: Annotated[
+        Path | None, Parameter(help="Make background-mnist with the photographs (.jpg, .png) in this folder.")
+    ] = None,
+    cache: Cache = None,
+) -> None:
+    """Fetch datasets, verify them, and keep them for good."""
+    from rich.console import Console
+
+    from maxmincaps.data import download
+    from maxmincaps.data.catalog import DATASETS
+    from maxmincaps.errors import InputError, known
+
+    if not names:
+        raise InputError(f"expected names of datasets, or all; there are {', '.join(DATASETS)}")
+    wanted = list(DATASETS) if "all" in names else [known(name, DATASETS, "dataset") for name in names]
+    console = Console()
+    for name in wanted:
+        with console.status(name) as status:
+            manifest = download.get(
+                name, source=source, from_dir=from_dir, photographs=photographs, cache=cache, say=status.update
+            )
+        came = manifest.source if manifest.regenerated else f"from {manifest.source}"
+        console.print(f"{name}: whole, {came}", soft_wrap=True, highlight=False)
+
+
+def check(*, cache: Cache = None) -> None:
+    """Verify the SHA-256 of every file of every dataset on this machine."""
+    from rich.console import Console
+
+    from maxmincaps.data.download import check as check_all
+    from maxmincaps.errors import InputError
+
+    console = Console()
+    damaged = 0
+    for name, problems in check_all(cache).items():
+        console.print(f"{name}: {'; '.join(problems) or 'whole'}", soft_wrap=True, highlight=False)
+        damaged += bool(problems)
+    if damaged:
+        raise InputError(f"{damaged} damaged; `maxmincaps data get NAME` fetches a dataset again")
+
+
+def show(
+    name: Annotated[str, Parameter(help="A dataset, a folder with one subfolder per class, or an .npz file.")],
+    *,
+    split: Annotated[Literal["train", "test"], Parameter(help="Which images.")] = "train",
+    statistics: Annotated[
+        bool, Parameter(negative=(), help="Print mean, deviation and neighbour correlations instead of drawing.")
+    ] = False,
+    out: Annotated[Path | None, Parameter(help="The picture to write. Default: NAME.png here.")] = None,
+    per_class: Annotated[int, Parameter(help="Samples of each class.")] = 10,
+    cache: Cache = None,
+) -> None:
+    """Draw a grid of samples, a row for each class, or print the set's statistics."""
+    from rich.console import Console
+
+    from maxmincaps.data.images import load
+    from maxmincaps.data.picture import save_samples, statistics_table
+
+    images = load(name, split, cache=cache)
+    console = Console()
+    if statistics:
+        console.print(statistics_table(images))
+        return
+    target = out or Path(f"{Path(name).stem}.png")
+    save_samples(images, target, per_class)
+    console.print(f"wrote {target}", soft_wrap=True, highlight=False)
