@@ -20,9 +20,7 @@ def list_(*, cache: Cache = None) -> None:
     from maxmincaps.data.catalog import DATASETS
 
     root = cache_folder(cache)
-    table = Table(
-        Column("name", no_wrap=True), "images", Column("train / test", no_wrap=True), "licence", "here", "what"
-    )
+    table = Table("name", "images", "train / test", "licence", "on this machine", box=SIMPLE_HEAD)
     for dataset in DATASETS.values():
         channels, height, width = dataset.shape
         manifest = manifest_of(download.place(dataset, root))
