@@ -1,0 +1,1 @@
+"""Chapter 6: from records to findings."""

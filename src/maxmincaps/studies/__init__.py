@@ -1,0 +1,33 @@
+"""Chapter 5: the paper's experiments, one file a table or figure, and how they are run and read."""
+
+from maxmincaps.studies.bounds import BOUNDS
+from maxmincaps.studies.choices import CHOICES
+from maxmincaps.studies.figure_1_architecture import ARCHITECTURE
+from maxmincaps.studies.figure_9_misclassified import MISCLASSIFIED
+from maxmincaps.studies.figures_2_to_6_inside import EVOLUTION, OUTPUTS, ROWS, TUNING
+from maxmincaps.studies.figures_7_8_iterations import ITERATIONS
+from maxmincaps.studies.study import Study
+from maxmincaps.studies.table_1_datasets import DATASETS_STUDY
+from maxmincaps.studies.table_2_mnist_record import MNIST_RECORD
+from maxmincaps.studies.table_3_poll import POLL
+from maxmincaps.studies.table_4_normalizations import NORMALIZATIONS_STUDY
+
+STUDIES: dict[str, Study] = {
+    study.name: study
+    for study in (
+        DATASETS_STUDY,
+        MNIST_RECORD,
+        POLL,
+        NORMALIZATIONS_STUDY,
+        ITERATIONS,
+        BOUNDS,
+        EVOLUTION,
+        ROWS,
+        OUTPUTS,
+        TUNING,
+        CHOICES,
+        MISCLASSIFIED,
+        ARCHITECTURE,
+    )
+}
+"""Every study by name."""

@@ -1,0 +1,96 @@
+"""What runs say together: means over seeds, paired differences, and a plain verdict."""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+Row = dict[str, Any]
+ENOUGH = 3
+"""So many runs, or pairs of runs, a verdict needs."""
+
+
+class Verdict(StrEnum):
+    """What our runs say about a claim."""
+
+    HOLDS = "holds"
+    FAILS = "does not hold"
+    TOO_FEW = "not enough runs"
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A mean over runs, with the interval that covers the true one in 95 of 100 cases (Student's t)."""
+
+    mean: float
+    sd: float | None
+    """Sample standard deviation (n − 1). None for a single run."""
+    n: int
+    low: float | None
+    high: float | None
+
+
+def interval(values: Iterable[float]) -> Interval | None:
+    """Give mean, sd and 95 % interval of some values; None if there are none."""
+    found = list(values)
+    if not found:
+        return None
+    mean, n = math.fsum(found) / len(found), len(found)
+    if n == 1:
+        return Interval(mean, None, 1, None, None)
+    sd = math.sqrt(math.fsum((value - mean) ** 2 for value in found) / (n - 1))
+    half = t_quantile(n - 1) * sd / math.sqrt(n)
+    return Interval(mean, sd, n, mean - half, mean + half)
+
+
+def paired(
+    rows: Sequence[Row],
+    measure: str | Callable[[Row], float],
+    first: str,
+    second: str,
+    by: Sequence[str] = ("dataset", "value", "seed"),
+) -> list[float]:
+    """Give `first − second` of a measure for all runs of the two lines that share everything in `by`.
+
+    Runs without a result (diverged ones) have no partner.
+    """
+    value = (lambda row: row[measure]) if isinstance(measure, str) else measure
+    sides: list[dict[tuple[Any, ...], float]] = [
+        {
+            tuple(row[name] for name in by): value(row)
+            for row in rows
+            if row["line"] == line and row["status"] == "complete"
+        }
+        for line in (first, second)
+    ]
+    return [sides[0][key] - sides[1][key] for key in sorted(sides[0].keys() & sides[1].keys(), key=str)]
+
+
+def verdict(found: Interval | None, above: float = 0.0) -> Verdict:
+    """Judge the claim that a mean lies above a bound: it holds if the whole interval does."""
+    if found is None or found.low is None or found.n < ENOUGH:
+        return Verdict.TOO_FEW
+    return Verdict.HOLDS if found.low > above else Verdict.FAILS
+
+
+def t_quantile(degrees: int, probability: float = 0.975) -> float:
+    """Give the quantile of Student's t distribution, by bisection."""
+    low, high = 0.0, 1e6
+    for _ in range(200):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _t_within(middle, degrees) < 2 * probability - 1 else (low, middle)
+    return (low + high) / 2
+
+
+def _t_within(t: float, degrees: int) -> float:
+    """Give the probability of lying within ±t (Abramowitz and Stegun, 26.7.3 and 26.7.4: exact for whole degrees)."""
+    angle = math.atan(t / math.sqrt(degrees))
+    term = math.cos(angle) if degrees % 2 else 1.0
+    total = term if degrees > 1 else 0.0
+    for k in range(2 + degrees % 2, degrees - 1, 2):
+        term *= math.cos(angle) ** 2 * (k - 1) / k
+        total += term
+    if degrees % 2:
+        return 2 / math.pi * (angle + math.sin(angle) * total)
+    return math.sin(angle) * total

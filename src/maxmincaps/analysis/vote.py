@@ -1,0 +1,48 @@
+"""Several networks decide together: Table 2's vote, from records alone."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import combinations
+from typing import Literal
+
+import torch
+from jaxtyping import Int64
+from torch import Tensor
+from torch.nn.functional import one_hot
+
+from maxmincaps.analysis.responses import Responses
+from maxmincaps.errors import InputError, known
+
+Rule = Literal["majority", "summed"]
+RULES: tuple[Rule, ...] = ("majority", "summed")
+
+
+def vote(models: Sequence[Responses], rule: Rule = "majority") -> Responses:
+    """Let models classify together, by majority with ties broken by summed length, or by summed length alone.
+
+    The answer's lengths are the means over the models, which is also what the paper's figure 10 shows.
+    """
+    known(rule, RULES, "rule")
+    _refuse_strangers(models)
+    summed = torch.stack([model.lengths for model in models]).double().sum(dim=0)
+    predictions = summed.argmax(dim=1) if rule == "summed" else _majority(models, summed)
+    return replace(models[0], lengths=(summed / len(models)).float(), predictions=predictions)
+
+
+def spread(models: Sequence[Responses], size: int = 3, rule: Rule = "majority") -> list[float]:
+    """Give the error in percent of the vote of every `size` of the models."""
+    return [vote(chosen, rule).error_percent for chosen in combinations(models, size)]
+
+
+def _majority(models: Sequence[Responses], summed: Tensor) -> Int64[Tensor, "image"]:
+    votes = sum(one_hot(model.predictions, summed.shape[1]) for model in models)
+    tied = votes == votes.amax(dim=1, keepdim=True)
+    return summed.masked_fill(~tied, -torch.inf).argmax(dim=1)
+
+
+def _refuse_strangers(models: Sequence[Responses]) -> None:
+    if not models:
+        raise InputError("a vote needs at least one run")
+    for model in models[1:]:
+        if model.lengths.shape != models[0].lengths.shape or not torch.equal(model.labels, models[0].labels):
+            raise InputError("a vote needs runs that were tested on the same images")

@@ -1,0 +1,239 @@
+"""The records as a table: every run a row. Files are the truth; DuckDB answers questions about them."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from maxmincaps.errors import InputError, extra
+from maxmincaps.recipe import MachineSettings, Recipe
+from maxmincaps.studies import STUDIES
+from maxmincaps.studies.study import Study
+from maxmincaps.training.record import Record, records_under
+
+Row = dict[str, Any]
+DIVERGED = "diverged.json"
+"""Says in a record that its loss became infinite or not a number: the run is over, and has no result."""
+
+_RESULT = (
+    "best_test_accuracy",
+    "best_epoch",
+    "best_chosen_by",
+    "final_test_accuracy",
+    "train_accuracy",
+    "train_accuracy_images",
+    "best_running_train_accuracy",
+    "steps",
+    "skipped_steps",
+    "seconds",
+)
+# The recipe says what was asked for; the record, under another name, what it came to.
+_DATA = {
+    "train_images": "trained_on",
+    "test_images": "tested_on",
+    "test_images_per_epoch": "judged_on",
+    "regenerated": "regenerated",
+    "image_shape": "image_shape",
+    "classes": "classes",
+    "parameters": "parameters",
+    "vote_sigma": "used_vote_sigma",
+    "vote_rate": "used_vote_rate",
+}
+_ENVIRONMENT = ("started_at", "maxmincaps", "commit", "torch", "processor")
+_SETTINGS = tuple(name for name in Recipe.model_fields if name not in MachineSettings.model_fields)
+# A folder without runs has these columns too, so that a question about it is answered with no rows.
+_COLUMNS = {
+    "runs": ("run", "folder", "fingerprint", "status", *_SETTINGS, "epochs_done", *_RESULT, *_DATA.values()),
+    "history": ("run", "fingerprint", "epoch", "test_accuracy"),
+}
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What was found below a folder."""
+
+    rows: list[Row]
+    notes: list[str] = field(default_factory=list)
+    """One line for each folder that could not be read."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a question in SQL was answered with."""
+
+    columns: list[str]
+    rows: list[tuple[Any, ...]]
+
+
+def read(folder: Path | str) -> Reading:
+    """Read every record below a folder; what is half written or not ours becomes a note."""
+    rows, notes = [], []
+    for record in records_under(Path(folder)):
+        try:
+            rows.append(row_of(record))
+        except InputError as error:
+            notes.append(str(error))
+    return Reading(rows, notes)
+
+
+def table(folder: Path | str) -> list[Row]:
+    """Give a row for every run below a folder: its settings, how far it is, and how it ended.
+
+    Columns: `run` (the folder's name), `folder`, `fingerprint`, `status` (complete, diverged or unfinished), every
+    setting of the recipe, `epochs_done`, and, once there are any, the result (`best_test_accuracy`, …, as shares of 1),
+    what the images were (`trained_on`, `tested_on`, `judged_on`, `regenerated`, …) and where it was trained.
+    """
+    return read(folder).rows
+
+
+def row_of(record: Record) -> Row:
+    """Make a record a row."""
+    recipe, history = record.recipe, record.history
+    result = record.result if record.complete else {}
+    data = record.data if (record.folder / "data.json").exists() else {}
+    where = record.environment if (record.folder / "environment.json").exists() else {}
+    diverged = (record.folder / DIVERGED).exists()
+    return {
+        "run": record.folder.name,
+        "folder": str(record.folder),
+        "fingerprint": recipe.fingerprint(),
+        "status": "complete" if record.complete else "diverged" if diverged else "unfinished",
+        **recipe.model_dump(mode="json", include=set(_SETTINGS)),
+        "epochs_done": len(history),
+        **{name: result.get(name) for name in _RESULT},
+        **{ours: data.get(theirs) for theirs, ours in _DATA.items()},
+        **{name: where.get(name) for name in _ENVIRONMENT},
+    }
+
+
+def history_table(folder: Path | str) -> list[Row]:
+    """Give a row for every epoch of every run below a folder."""
+    rows = []
+    for record in records_under(Path(folder)):
+        try:
+            recipe = record.recipe
+            rows += [
+                {"run": record.folder.name, "fingerprint": recipe.fingerprint(), **line} for line in record.history
+            ]
+        except InputError:
+            continue  # `read` says what is wrong with it
+    return rows
+
+
+def study_rows(study: Study, scale: str, rows: Iterable[Row], seeds: int | None = None) -> list[Row]:
+    """Give the runs of a study that are over, each with its `line` and `value`; a run may stand on several lines.
+
+    Diverged runs are among them (`status`), without results: a table says how many there were.
+    `seeds` asks for more seeds than the scale has.
+    """
+    found = {row["fingerprint"]: row for row in rows if row["status"] != "unfinished"}
+    return [
+        {**found[print_], "study": study.name, "scale": scale, "line": entry.line.label, "value": entry.line.value}
+        for entry in study.entries(scale, seeds)
+        if (print_ := entry.recipe.fingerprint()) in found
+    ]
+
+
+def coverage(study: Study, rows: Iterable[Row]) -> dict[str, tuple[int, int]]:
+    """Tell, for each scale of a study, how many of its runs are over, and how many it has."""
+    done = {row["fingerprint"] for row in rows if row["status"] != "unfinished"}
+    grids = {scale: study.grid(scale) for scale in study.scale_names()}
+    return {scale: (sum(r.fingerprint() in done for r in grid), len(grid)) for scale, grid in grids.items()}
+
+
+def best_scale(study: Study, rows: Iterable[Row]) -> str | None:
+    """Choose the scale to show: the largest that is whole, else the one of which most is there. None: no run at all."""
+    covered = coverage(study, rows)
+    whole = [scale for scale, (done, runs) in covered.items() if done == runs > 0]
+    if whole:
+        return whole[0]
+    begun = {scale: done / runs for scale, (done, runs) in covered.items() if done}
+    return max(begun, key=lambda scale: begun[scale]) if begun else None
+
+
+def budget_in_words(row: Row) -> str:
+    """Say what a run cost, from its record: it stands beside every number."""
+    images = row["trained_on"] if row["trained_on"] is not None else row["train_images"]
+    words = [f"{row['epochs']} epochs" + (f" of {images:,} images" if images else "")]
+    if row["judged_on"] and row["tested_on"] and row["judged_on"] < row["tested_on"]:
+        words.append(f"best epoch by {row['judged_on']:,} of {row['tested_on']:,} test images")
+    if is_smaller(row):
+        words.append("smaller network")
+    if row["regenerated"]:
+        words.append("regenerated images")
+    return ", ".join(words)
+
+
+def is_smaller(row: Row) -> bool:
+    """Tell whether the network of a run has other sizes than the paper's."""
+    paper = Recipe()
+    sizes = ("conv_channels", "types", "part_pose", "class_pose")
+    return any(row[name] != getattr(paper, name) for name in sizes) or tuple(row["decoder"]) != paper.decoder
+
+
+def query(folder: Path | str, sql: str) -> Answer:
+    """Answer one SELECT about the tables `runs`, `history`, `studies` and `paper`. It cannot write or read any file."""
+    duckdb = extra("report", "duckdb")
+    connection = duckdb.connect(":memory:")
+    try:
+        _refuse_all_but_one_select(duckdb, connection, sql)
+        for name, rows in tables(folder).items():
+            _fill(connection, name, rows)
+        # After this neither files nor the network can be reached, and no statement can change that.
+        connection.execute("SET enable_external_access = false")
+        connection.execute("SET lock_configuration = true")
+        found = connection.execute(sql)
+        return Answer([column[0] for column in found.description], found.fetchall())
+    except duckdb.Error as error:
+        raise InputError(f"--sql: {str(error).splitlines()[0]}") from None
+    finally:
+        connection.close()
+
+
+def tables(folder: Path | str) -> dict[str, list[Row]]:
+    """Give all tables that a question may be about."""
+    plan = [
+        {
+            "study": study.name,
+            "scale": scale,
+            "line": entry.line.label,
+            "value": entry.line.value,
+            "dataset": entry.recipe.dataset,
+            "seed": entry.recipe.seed,
+            "fingerprint": entry.recipe.fingerprint(),
+        }
+        for study in STUDIES.values()
+        for scale in study.scale_names()
+        for entry in study.entries(scale)
+    ]
+    paper = [{"study": study.name, **vars(value)} for study in STUDIES.values() for value in study.paper]
+    return {"runs": table(folder), "history": history_table(folder), "studies": plan, "paper": paper}
+
+
+def _refuse_all_but_one_select(duckdb: Any, connection: Any, sql: str) -> None:
+    statements = connection.extract_statements(sql)
+    if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
+        raise InputError("--sql: expected one SELECT; the records themselves are files, and only runs change them")
+
+
+def _fill(connection: Any, name: str, rows: list[Row]) -> None:
+    columns = list(dict.fromkeys([*_COLUMNS.get(name, ()), *(column for row in rows for column in row)]))
+    types = [f'"{column}" {_sql_type([row.get(column) for row in rows])}' for column in columns]
+    connection.execute(f"CREATE TABLE {name} ({', '.join(types)})")
+    values = [[_sql_value(row.get(column)) for column in columns] for row in rows]
+    if values:
+        connection.executemany(f"INSERT INTO {name} VALUES ({', '.join('?' for _ in columns)})", values)
+
+
+def _sql_type(values: list[Any]) -> str:
+    kinds = {type(value) for value in values if value is not None}
+    if kinds == {bool}:
+        return "BOOLEAN"
+    if kinds == {int}:
+        return "BIGINT"
+    return "DOUBLE" if kinds <= {int, float} else "VARCHAR"
+
+
+def _sql_value(value: Any) -> Any:
+    return json.dumps(value) if isinstance(value, list | tuple | dict) else value

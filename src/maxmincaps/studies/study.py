@@ -1,0 +1,203 @@
+"""A study: a table or a figure of the paper, written down as the grid of runs that it needs."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Any
+
+from maxmincaps.errors import InputError, known
+from maxmincaps.recipe import Recipe
+
+DATASETS = ("mnist", "rotated-mnist", "fashion-mnist", "background-mnist", "cifar10")
+"""The five datasets of the paper, in the order of Table 1."""
+SHORT = {
+    "mnist": "MNIST",
+    "rotated-mnist": "rMNIST",
+    "fashion-mnist": "fMNIST",
+    "background-mnist": "bMNIST",
+    "cifar10": "CIFAR10",
+    "mnist-5k": "MNIST-5k",
+}
+"""What the paper's tables call the datasets."""
+
+SMALLER_NETWORK: Mapping[str, Any] = {"conv_channels": 16, "types": 4, "decoder": (64, 128)}
+"""The network of the scale `minute`: the paper's with far fewer kernels, so that a run takes seconds."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of a table or one point of a curve: what its runs share, under the name that the paper gives it."""
+
+    label: str
+    settings: Mapping[str, Any]
+    value: float | None = None
+    """Where it lies on the horizontal axis of a curve: the number of iterations, the bound."""
+
+
+SOFTMAX = Line("Softmax", {"normalization": "softmax"})
+MAX_MIN = Line("Max-Min", {"normalization": "max-min"})
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What one run may cost, and how many there are. A scale is one or several: the first that fits a run is used."""
+
+    epochs: int
+    seeds: int = 1
+    train_images: int | None = None
+    """Training images. None: all."""
+    test_images: int | None = None
+    """Test images that each epoch is judged by; the final figures are always of all. None: all."""
+    threads: int | None = None
+    """CPU threads of a run. None: the machine's, divided among its workers."""
+    network: Mapping[str, Any] = field(default_factory=dict)
+    """Settings of a network that is not the paper's. Empty: the paper's."""
+    datasets: tuple[str, ...] = ()
+    """The datasets that it is for. Empty: all of the study."""
+    lines: tuple[str, ...] = ()
+    """The labels of the lines that it is for. Empty: all."""
+    values: tuple[float, ...] = ()
+    """The places on the horizontal axis that it is for. Empty: all."""
+
+    def fits(self, dataset: str, line: Line) -> bool:
+        """Tell whether runs of this line on this dataset have this budget."""
+        return (
+            dataset in (self.datasets or (dataset,))
+            and line.label in (self.lines or (line.label,))
+            and line.value in (self.values or (line.value,))
+        )
+
+    def settings(self) -> dict[str, Any]:
+        """Give what goes into the recipe."""
+        names = ("epochs", "train_images", "test_images", "threads")
+        return {**{name: getattr(self, name) for name in names}, **self.network}
+
+    def in_words(self) -> str:
+        """Say it in a line."""
+        images = "all training images" if self.train_images is None else f"{self.train_images:,} training images"
+        parts = [f"{self.epochs} epochs of {images}", f"{self.seeds} seed{'s' * (self.seeds > 1)}"]
+        if self.test_images:
+            parts.append(f"each epoch judged by {self.test_images:,} test images")
+        if self.network:
+            parts.append("a smaller network than the paper's")
+        of = ", ".join([*self.datasets, *self.lines, *(f"{value:g}" for value in self.values)])
+        return (f"{of}: " if of else "") + ", ".join(parts)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One run of a study: its recipe, and the place in the table that its result belongs to."""
+
+    line: Line
+    recipe: Recipe
+
+    def has(self, name: str, wanted: Iterable[str]) -> bool:
+        """Tell whether `name` (a setting, `line` or `value`) is one of the wanted values, as they are written."""
+        own = {"line": self.line.label, "value": self.line.value}
+        found = own[name] if name in own else getattr(self.recipe, known(name, Recipe.model_fields, "setting"))
+        return any(_same(found, text) for text in wanted)
+
+
+@dataclass(frozen=True)
+class PaperValue:
+    """A number that the paper reports."""
+
+    measure: str
+    value: float
+    sd: float | None = None
+    n: int | None = None
+    dataset: str = "mnist"
+    line: str = ""
+
+
+@dataclass(frozen=True)
+class Study:
+    """A table or figure of the paper: what it claims, what it reports, and which runs test it."""
+
+    name: str
+    title: str
+    claim: str
+    about: str
+    """Claim, cost and command, in full: the docstring of the study's file."""
+    paper: tuple[PaperValue, ...] = ()
+    datasets: tuple[str, ...] = ()
+    lines: tuple[Line, ...] = ()
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """What all its runs share."""
+    scales: Mapping[str, tuple[Budget, ...]] = field(default_factory=dict)
+    notes: Mapping[str, str] = field(default_factory=dict)
+    """What to know of a scale: which of its numbers the paper does not state."""
+    borrows: "Study | None" = None
+    """The study whose runs it looks at, where it trains none of its own."""
+    borrowed: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Which of those runs."""
+
+    def entries(self, scale: str, seeds: int | None = None) -> list[Entry]:
+        """Give every run of a scale, those first that are needed for a first comparison; `seeds` overrides how many."""
+        if self.borrows:
+            return select(self.borrows.entries(scale, seeds), self.borrowed)
+        budgets = self.scales[known(scale, self.scales, f"scale of {self.name}")] if self.scales else ()
+        found: dict[tuple[str, str], Entry] = {}
+        for budget in budgets:
+            for seed in range(budget.seeds if seeds is None else seeds):
+                for dataset, line in product(self.datasets, self.lines):
+                    if budget is _first_that_fits(budgets, dataset, line):
+                        recipe = self._recipe(dataset, line, budget, seed)
+                        found.setdefault((line.label, recipe.fingerprint()), Entry(line, recipe))
+        return list(found.values())
+
+    def _recipe(self, dataset: str, line: Line, budget: Budget, seed: int) -> Recipe:
+        return Recipe(dataset=dataset, seed=seed, **{**self.settings, **line.settings, **budget.settings()})
+
+    def grid(self, scale: str, seeds: int | None = None) -> list[Recipe]:
+        """Give the recipes of a scale, each once."""
+        return unique(entry.recipe for entry in self.entries(scale, seeds))
+
+    def scale_names(self) -> list[str]:
+        """Give the scales there are, the paper's first."""
+        return list((self.borrows or self).scales)
+
+    def reported(self, measure: str, dataset: str = "mnist", line: str = "") -> PaperValue | None:
+        """Give what the paper reports, if it does."""
+        found = (p for p in self.paper if (p.measure, p.dataset, p.line) == (measure, dataset, line))
+        return next(found, None)
+
+
+def _first_that_fits(budgets: Iterable[Budget], dataset: str, line: Line) -> Budget | None:
+    return next((budget for budget in budgets if budget.fits(dataset, line)), None)
+
+
+def unique(recipes: Iterable[Recipe]) -> list[Recipe]:
+    """Give each recipe once, in order: what two studies share is one run."""
+    return list({recipe.fingerprint(): recipe for recipe in recipes}.values())
+
+
+def select(entries: Iterable[Entry], only: Mapping[str, Iterable[str]]) -> list[Entry]:
+    """Keep the runs that have one of the wanted values for every name."""
+    wanted = {name: tuple(values) for name, values in only.items()}
+    return [entry for entry in entries if all(entry.has(name, values) for name, values in wanted.items())]
+
+
+def parse_only(text: str) -> dict[str, tuple[str, ...]]:
+    """Read `dataset=mnist,seed=0,seed=1`: the same name twice means either.
+
+    >>> parse_only("dataset=mnist,seed=0,seed=1")
+    {'dataset': ('mnist',), 'seed': ('0', '1')}
+    """
+    wanted: dict[str, tuple[str, ...]] = {}
+    for part in filter(None, text.split(",")):
+        name, equals, value = (word.strip() for word in part.partition("="))
+        if not equals or not value:
+            raise InputError(f"--only: expected name=value,name=value, found {part!r}")
+        known(name, ["line", "value", *Recipe.model_fields], "setting")
+        wanted[name] = (*wanted.get(name, ()), value)
+    return wanted
+
+
+def _same(found: Any, text: str) -> bool:
+    if isinstance(found, bool) or found is None:
+        return str(found).lower() == text.lower()
+    try:
+        return float(text) == float(found)
+    except (TypeError, ValueError):
+        return str(found).lower() == text.lower()
