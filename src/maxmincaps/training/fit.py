@@ -44,7 +44,7 @@ def fit(recipe: Recipe, folder: Path | str, *, resume: bool = False, observer: O
 def _train(fabric: Fabric, recipe: Recipe, record: Record, observer: Observer) -> None:
     """Load, prepare; for each epoch, for each batch, make a step; add to the record; close."""
     observer = observer if fabric.is_global_zero else SILENT
-    with threads_of(recipe), stop_wishes() as wish:
+    with threads_of(recipe), stop_wishes(observer.wants_to_stop) as wish:
         run = Run.prepare(fabric, recipe, record, splits(recipe))
         begin_record(run, environment(fabric.device))
         observer.started(recipe, recipe.epochs * run.steps_per_epoch, run.state.step)

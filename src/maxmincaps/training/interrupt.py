@@ -2,24 +2,24 @@
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 
 class StopWish:
-    """Whether somebody asked the run to stop."""
+    """Whether somebody asked the run to stop: by a signal, or through `asked`."""
 
-    def __init__(self) -> None:
-        self.made = False
+    def __init__(self, asked: Callable[[], bool]) -> None:
+        self.made, self.asked = False, asked
 
     def __bool__(self) -> bool:
-        return self.made
+        return self.made or self.asked()
 
 
 @contextmanager
-def stop_wishes() -> Iterator[StopWish]:
+def stop_wishes(asked: Callable[[], bool]) -> Iterator[StopWish]:
     """Collect the first SIGINT or SIGTERM as a wish; the second one interrupts at once, as usual."""
-    wish = StopWish()
+    wish = StopWish(asked)
     if threading.current_thread() is not threading.main_thread():
         yield wish  # only a main thread may handle signals
         return

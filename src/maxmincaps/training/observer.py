@@ -20,6 +20,10 @@ class Observer:
     def epoch_ended(self, line: dict[str, Any]) -> None:
         """An epoch has been made; `line` is its line in the history."""
 
+    def wants_to_stop(self) -> bool:
+        """Asked after every step: `True` stops the run as Ctrl-C does, with a checkpoint."""
+        return False
+
     def ended(self) -> None:
         """The run is over, whether it was completed, stopped or broken off."""
 

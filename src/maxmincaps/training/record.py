@@ -25,6 +25,10 @@ from maxmincaps.errors import InputError
 from maxmincaps.recipe import Recipe
 
 
+class InUse(InputError):
+    """Another process is training in the same folder."""
+
+
 @dataclass(frozen=True)
 class Record:
     """The folder of one run."""
@@ -93,7 +97,7 @@ class Record:
         try:
             lock.acquire(timeout=0)
         except Timeout:
-            raise InputError(f"{self.folder}: another process is training here") from None
+            raise InUse(f"{self.folder}: another process is training here") from None
         try:
             yield
         finally:
