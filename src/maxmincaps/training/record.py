@@ -25,7 +25,7 @@ from maxmincaps.errors import InputError
 from maxmincaps.recipe import Recipe
 
 
-class InUse(InputError):
+class InUseError(InputError):
     """Another process is training in the same folder."""
 
 
@@ -97,7 +97,7 @@ class Record:
         try:
             lock.acquire(timeout=0)
         except Timeout:
-            raise InUse(f"{self.folder}: another process is training here") from None
+            raise InUseError(f"{self.folder}: another process is training here") from None
         try:
             yield
         finally:
