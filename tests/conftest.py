@@ -1,0 +1,28 @@
+"""What all tests share: tiny recipes, and a cache of datasets that the tests fill once."""
+
+import pytest
+
+from maxmincaps import Recipe
+
+TINY = {
+    "conv_channels": 8,
+    "types": 2,
+    "part_pose": 4,
+    "class_pose": 4,
+    "decoder": (16,),
+    "train_images": 120,
+    "test_images": 50,
+    "batch_size": 50,
+    "epochs": 2,
+    "threads": 1,
+}
+
+
+@pytest.fixture
+def tiny():
+    """The recipe of a run that takes a second: a small network on a few digits."""
+
+    def recipe(**changes):
+        return Recipe(**{**TINY, **changes})
+
+    return recipe

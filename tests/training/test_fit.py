@@ -1,0 +1,250 @@
+"""From a recipe to a record: what is left on the disk, and that the same recipe gives the same bits."""
+
+import json
+import math
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from maxmincaps import NORMALIZATIONS, Normalization, fit, load_network
+from maxmincaps.errors import DivergedError, InputError
+from maxmincaps.training.checkpoint import CHECKPOINT
+from maxmincaps.training.observer import Observer
+from maxmincaps.training.prepare import initial_network, learning_rate_at, optimizer_for
+from maxmincaps.training.record import Record
+from maxmincaps.training.verify import verified
+
+
+def weights_of(record, which="last"):
+    return load_file(record.folder / f"{which}.safetensors")
+
+
+def equal_bits(ours, theirs, which="last"):
+    ours, theirs = weights_of(ours, which), weights_of(theirs, which)
+    return ours.keys() == theirs.keys() and all(ours[name].equal(theirs[name]) for name in ours)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A run that was never stopped."""
+    from maxmincaps import Recipe
+    from tests.conftest import TINY
+
+    return fit(Recipe(**TINY), tmp_path_factory.mktemp("runs") / "whole")
+
+
+def test_a_record_holds_all_that_a_reader_asks_for(whole):
+    assert whole.complete
+    assert whole.recipe.epochs == 2
+    assert len(whole.history) == 2
+    assert {
+        "epoch", "train_loss", "margin_loss", "reconstruction_loss", "running_train_accuracy", "test_accuracy",
+        "learning_rate", "images_per_s", "peak_memory_mb", "coupling_entropy", "coupling_spread", "dead_children",
+    } <= whole.history[0].keys()  # fmt: skip
+    assert {"best_test_accuracy", "final_test_accuracy", "train_accuracy", "epochs", "seconds"} <= whole.result.keys()
+    assert whole.data["classes"] == list("0123456789")
+    assert {"torch", "processor", "threads", "commit", "started_at"} <= whole.environment.keys()
+    assert not (whole.folder / CHECKPOINT).exists()
+
+
+def test_the_lengths_of_every_test_image_are_kept(whole):
+    kept = load_file(whole.folder / "lengths.safetensors")
+    assert kept["lengths"].shape == (1000, 10)
+    right = (kept["predictions"] == kept["labels"]).double().mean().item()
+    assert right == pytest.approx(whole.result["final_test_accuracy"])
+
+
+def test_the_trace_has_every_iteration_of_one_image(whole):
+    trace = load_file(whole.folder / "trace.safetensors")
+    assert trace["logits"].shape == trace["couplings"].shape == (3, 72, 10)
+    assert not trace["logits"][0].any()
+    assert trace["couplings"][0].eq(1).all()
+
+
+def test_a_record_is_verified_by_loading_and_measuring_again(whole):
+    assert len(list(verified(whole.folder))) == 5
+
+
+def test_the_same_seed_gives_the_same_bits_and_another_seed_others(whole, tiny, tmp_path):
+    assert equal_bits(fit(tiny(), tmp_path / "again"), whole)
+    assert not equal_bits(fit(tiny(seed=1), tmp_path / "other"), whole)
+
+
+class StopAt(Observer):
+    """Presses Ctrl-C after so many steps."""
+
+    def __init__(self, step):
+        self.step = step
+
+    def stepped(self, loss):
+        self.step -= 1
+        if self.step == 0:
+            import signal
+
+            signal.raise_signal(signal.SIGINT)
+
+
+@pytest.mark.parametrize("step", [1, 2, 3, 4, 5])
+def test_ctrl_c_loses_nothing_and_the_resumed_run_has_the_same_bits(whole, tiny, tmp_path, step):
+    with pytest.raises(KeyboardInterrupt):
+        fit(tiny(), tmp_path / "run", observer=StopAt(step))
+    assert not Record(tmp_path / "run").complete
+    resumed = fit(tiny(), tmp_path / "run", resume=True)
+    assert equal_bits(resumed, whole)
+    assert equal_bits(resumed, whole, "best")
+    timeless = [
+        {name: value for name, value in line.items() if name not in ("images_per_s", "seconds", "peak_memory_mb")}
+        for line in resumed.history
+    ]
+    for line, undisturbed in zip(timeless, whole.history, strict=True):
+        assert line.items() <= undisturbed.items()
+
+
+def test_a_complete_run_is_not_trained_again(whole, tiny):
+    before = (whole.folder / "result.json").stat().st_mtime_ns
+    assert fit(tiny(), whole.folder) == whole
+    assert (whole.folder / "result.json").stat().st_mtime_ns == before
+
+
+def test_another_recipe_never_overwrites_a_run(whole, tiny):
+    with pytest.raises(InputError, match="another recipe \\(epochs 2, not 3\\); choose another folder"):
+        fit(tiny(epochs=3), whole.folder)
+
+
+def test_an_unfinished_run_is_continued_only_when_asked(tiny, tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        fit(tiny(), tmp_path / "run", observer=StopAt(2))
+    with pytest.raises(InputError, match="unfinished run; add --resume"):
+        fit(tiny(), tmp_path / "run")
+
+
+def test_a_folder_with_other_things_in_it_is_left_alone(tiny, tmp_path):
+    (tmp_path / "thesis.tex").write_text("years of work")
+    with pytest.raises(InputError, match="is not empty"):
+        fit(tiny(), tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_two_processes_cannot_train_in_one_folder(tiny, tmp_path):
+    record = Record(tmp_path / "run")
+    with record.locked(), pytest.raises(InputError, match="another process is training here"):
+        fit(tiny(), record.folder)
+
+
+def half_a_run(tiny, tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        fit(tiny(), tmp_path / "run", observer=StopAt(2))
+    return tmp_path / "run" / CHECKPOINT
+
+
+def test_a_checkpoint_cut_in_half_is_said_and_kept(tiny, tmp_path):
+    checkpoint = half_a_run(tiny, tmp_path)
+    half = checkpoint.read_bytes()[: checkpoint.stat().st_size // 2]
+    checkpoint.write_bytes(half)
+    with pytest.raises(InputError, match=r"checkpoint\.safetensors: is not a whole safetensors file"):
+        fit(tiny(), tmp_path / "run", resume=True)
+    assert checkpoint.read_bytes() == half
+
+
+def test_a_checkpoint_of_another_recipe_is_said(tiny, tmp_path):
+    checkpoint = half_a_run(tiny, tmp_path)
+    (tmp_path / "run" / "recipe.json").write_text(tiny(seed=5).to_json())
+    with pytest.raises(InputError, match="is of recipe"):
+        fit(tiny(seed=5), tmp_path / "run", resume=True)
+    assert checkpoint.exists()
+
+
+@pytest.fixture
+def exploding():
+    """A normalization whose couplings become infinite after some steps."""
+    calls = []
+
+    def explode(logits):
+        calls.append(1)
+        return logits * (math.inf if len(calls) == 5 else 1)
+
+    NORMALIZATIONS["exploding"] = Normalization(explode)
+    yield "exploding"
+    del NORMALIZATIONS["exploding"]
+
+
+def test_a_loss_that_is_not_finite_stops_the_run_and_keeps_the_last_good_weights(exploding, tiny, tmp_path):
+    with pytest.raises(DivergedError, match=r"not finite at epoch 1, step 3 .*last good weights are in"):
+        fit(tiny(normalization=exploding), tmp_path / "run")
+    assert all(tensor.isfinite().all() for tensor in weights_of(Record(tmp_path / "run")).values())
+    assert not Record(tmp_path / "run").complete
+
+
+def test_a_step_that_is_not_finite_can_be_skipped_and_is_counted(exploding, tiny, tmp_path):
+    record = fit(tiny(normalization=exploding, non_finite="skip"), tmp_path / "run")
+    assert record.result["skipped_steps"] == 1
+    assert all(tensor.isfinite().all() for tensor in weights_of(record).values())
+
+
+def test_validation_images_decide_what_is_best_and_the_test_set_only_reports(tiny, tmp_path):
+    record = fit(tiny(validation=60), tmp_path / "run")
+    assert record.result["best_chosen_by"] == "validation"
+    assert "validation_accuracy" in record.history[0]
+    assert "test_accuracy" not in record.history[0]
+
+
+def test_two_processes_give_the_result_of_one_within_rounding(whole, tiny, tmp_path):
+    twice = fit(tiny(processes=2), tmp_path / "two")
+    for name, ours in weights_of(twice).items():
+        torch.testing.assert_close(ours, weights_of(whole)[name], rtol=1e-3, atol=1e-4)
+    for line, alone in zip(twice.history, whole.history, strict=True):
+        assert line["train_loss"] == pytest.approx(alone["train_loss"], rel=1e-4)
+
+
+def test_the_learning_rate_decays_continuously_down_to_its_floor(tiny):
+    recipe = tiny(learning_rate=0.001, decay=0.96, decay_steps=2000, min_learning_rate=1e-6)
+    assert learning_rate_at(recipe, 0) == 0.001
+    assert learning_rate_at(recipe, 1000) == pytest.approx(0.001 * 0.96**0.5)
+    assert learning_rate_at(recipe, 2000) == pytest.approx(0.00096)
+    assert learning_rate_at(recipe, 10**7) == 1e-6
+
+
+def test_sabours_initial_values_are_those_of_the_spec(tiny):
+    from maxmincaps.data.images import splits
+
+    recipe = tiny(initial_values="sabour", conv_channels=64, vote_sigma=0.1)
+    network = initial_network(recipe, splits(recipe).train)
+    assert network.conv1.weight.std().item() == pytest.approx(0.05 * 0.88, rel=0.05)  # cut off at two sigma
+    assert network.primary.convolution.weight.abs().max() <= 0.2
+    assert network.digits.weights.std().item() == pytest.approx(0.1, rel=0.1)
+    assert network.primary.convolution.bias.eq(0.1).all()
+
+
+def test_w_has_a_learning_rate_of_its_own(tiny):
+    from maxmincaps.data.images import splits
+
+    recipe = tiny(vote_rate=0.25)
+    optimizer = optimizer_for(recipe, initial_network(recipe, splits(recipe).train))
+    assert [group["rate"] for group in optimizer.param_groups] == [1.0, 0.25]
+
+
+def test_the_trained_network_can_be_loaded(whole):
+    network = load_network(whole.folder, "last")
+    assert not network.training
+    assert all(weights_of(whole)[name].equal(tensor) for name, tensor in network.state_dict().items())
+
+
+def test_weights_of_another_recipe_are_refused(whole, tiny, tmp_path):
+    import shutil
+
+    shutil.copytree(whole.folder, tmp_path / "copy")
+    recipe = json.loads((tmp_path / "copy" / "recipe.json").read_text())
+    (tmp_path / "copy" / "recipe.json").write_text(json.dumps({**recipe, "conv_channels": 10**9}))
+    with pytest.raises(InputError, match="it is of another recipe"):
+        load_network(tmp_path / "copy")
+
+
+def test_a_false_result_does_not_pass_verification(whole, tmp_path):
+    import shutil
+
+    shutil.copytree(whole.folder, tmp_path / "copy")
+    result = whole.result
+    (tmp_path / "copy" / "result.json").write_text(json.dumps({**result, "best_test_accuracy": 0.999}))
+    with pytest.raises(InputError, match=r"says best_test_accuracy 99\.9"):
+        list(verified(tmp_path / "copy"))
