@@ -17,13 +17,13 @@ LARGEST = 2**31 - 1
 def keep_large_blocks() -> bool:
     """Tell glibc's allocator to keep freed blocks of any size for reuse; say whether it does now.
 
-    It holds for the whole process from here on. Elsewhere (musl, macOS, Windows), or with MAXMINCAPS_KEEP_MEMORY=0 in the
-    environment, this does nothing.
+    It holds for the whole process from here on. Elsewhere (musl, macOS, Windows), or with MAXMINCAPS_KEEP_MEMORY=0 in
+    the environment, this does nothing.
     """
     if os.environ.get(SWITCH) == "0" or os.name != "posix":
         return False
     library = ctypes.CDLL(None)
     if not hasattr(library, "gnu_get_libc_version"):
         return False
-    # The first alone would be enough to return nothing from the top of the heap, the second keeps blocks on the heap.
-    return all([library.mallopt(TRIM_THRESHOLD, LARGEST), library.mallopt(MMAP_THRESHOLD, LARGEST)])
+    # Large blocks come from the heap instead of from mappings of their own, and the heap never shrinks.
+    return all([library.mallopt(MMAP_THRESHOLD, LARGEST), library.mallopt(TRIM_THRESHOLD, LARGEST)])

@@ -1,0 +1,65 @@
+import ctypes
+import os
+import subprocess
+import sys
+
+import pytest
+
+from maxmincaps.capsules.memory import keep_large_blocks
+
+GLIBC = os.name == "posix" and hasattr(ctypes.CDLL(None), "gnu_get_libc_version")
+
+LOOP = """
+import resource, sys, torch
+from maxmincaps.capsules.memory import keep_large_blocks
+
+def step():
+    torch.ones(6_000_000).mul(2)
+
+faults = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+kept = [keep_large_blocks() for _ in range(int(sys.argv[1]))]
+for _ in range(12):  # until the heap has found its size
+    step()
+before = faults()
+for _ in range(4):
+    step()
+print(kept, faults() - before)
+"""
+
+
+def run(calls: int, **environment: str) -> tuple[str, int]:
+    """Give what each call returned and the page faults of four steps that use two blocks of 24 MB each."""
+    done = subprocess.run(
+        [sys.executable, "-c", LOOP, str(calls)],
+        env={**os.environ, "GLIBC_TUNABLES": "", **environment},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    kept, faults = done.stdout.rsplit(maxsplit=1)
+    return kept, int(faults)
+
+
+@pytest.mark.skipif(not GLIBC, reason="only glibc's allocator is told anything")
+def test_kept_blocks_are_not_faulted_in_again_however_often_they_are_asked_for():
+    _, without = run(0)
+    kept, faults = run(2)
+    assert kept == "[True, True]"
+    assert faults < without / 20
+
+
+@pytest.mark.skipif(not GLIBC, reason="only glibc's allocator is told anything")
+def test_an_environment_variable_switches_it_off():
+    _, without = run(0)
+    kept, faults = run(1, MAXMINCAPS_KEEP_MEMORY="0")
+    assert kept == "[False]"
+    assert faults > without / 2
+
+
+@pytest.mark.parametrize("system", ["another C library", "Windows"])
+def test_elsewhere_nothing_is_called(monkeypatch: pytest.MonkeyPatch, system: str):
+    if system == "Windows":
+        monkeypatch.setattr(os, "name", "nt")
+    # A library without any function: a call of one would raise.
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: object())
+    assert keep_large_blocks() is False
