@@ -14,7 +14,7 @@ import resource, sys, torch
 from maxmincaps.capsules.memory import keep_large_blocks
 
 def step():
-    torch.ones(6_000_000).mul(2)
+    torch.ones(12_000_000).mul(2)
 
 faults = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 kept = [keep_large_blocks() for _ in range(int(sys.argv[1]))]
@@ -28,7 +28,7 @@ print(kept, faults() - before)
 
 
 def run(calls: int, **environment: str) -> tuple[str, int]:
-    """Give what each call returned and the page faults of four steps that use two blocks of 24 MB each."""
+    """Give what each call returned and the page faults of four steps that use two blocks of 48 MB each."""
     done = subprocess.run(
         [sys.executable, "-c", LOOP, str(calls)],
         env={**os.environ, "GLIBC_TUNABLES": "", **environment},
