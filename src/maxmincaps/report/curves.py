@@ -1,0 +1,162 @@
+"""Figures 7 and 8, and those the paper has only in words: accuracy against iterations, bounds, choices and epochs."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from string import ascii_lowercase
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator, NullLocator
+
+from maxmincaps.report.style import FAINT, FULL_WIDTH, INK, LOOKS, look, panel_title, styled
+
+COLUMNS = 3
+
+
+@dataclass(frozen=True)
+class Point:
+    """The mean over some runs, in percent."""
+
+    place: float
+    """Where it lies on the horizontal axis."""
+    mean: float
+    sd: float | None
+    """The sample standard deviation; None for a single run."""
+    n: int
+
+
+Curves = Mapping[str, Sequence[Point]]
+"""For each normalization, its points from left to right."""
+
+
+@styled
+def against_iterations(panels: Sequence[tuple[str, Curves]], measure: str) -> Figure:
+    """Draw one panel a dataset: the measure against the number of routing iterations, with the sd as error bars."""
+    return _panels(panels, measure, "routing iterations", logarithmic=False)
+
+
+@styled
+def against_bound(panels: Sequence[tuple[str, Curves]], measure: str) -> Figure:
+    """Draw one panel a varied setting: accuracy against its value, on a logarithmic axis."""
+    return _panels(panels, measure, "value", logarithmic=True)
+
+
+def _panels(panels: Sequence[tuple[str, Curves]], measure: str, across: str, logarithmic: bool) -> Figure:
+    figure, grid = _grid([title for title, _ in panels], measure, across)
+    for axes, (_, curves) in zip(grid.flat, panels, strict=False):
+        if logarithmic:
+            axes.set_xscale("log")
+            axes.xaxis.set_minor_locator(NullLocator())
+        _curves(axes, curves)
+    _one_legend(figure, grid)
+    return figure
+
+
+def _grid(titles: Sequence[str], measure: str, across: str) -> tuple[Figure, np.ndarray]:
+    """Lay out titled axes, at most three beside each other; those that are not needed are off."""
+    columns = min(COLUMNS, len(titles))
+    lines = -(-len(titles) // columns)
+    figure = Figure(figsize=(FULL_WIDTH if columns > 1 else 0.6 * FULL_WIDTH, 0.35 + 2.0 * lines))
+    grid = figure.subplots(lines, columns, squeeze=False)
+    for number, (axes, title) in enumerate(zip(grid.flat, titles, strict=False)):
+        panel_title(axes, ascii_lowercase[number], title)
+        axes.set_xlabel(across)
+        axes.set_ylabel(measure if number % columns == 0 else "")
+        axes.grid(axis="y")
+        axes.yaxis.set_major_locator(MaxNLocator(5))
+    for axes in grid.flat[len(titles) :]:
+        axes.set_axis_off()
+    return figure, grid
+
+
+def _curves(axes: Axes, curves: Curves) -> None:
+    if not any(curves.values()):
+        _not_run(axes)
+        return
+    for name, points in curves.items():
+        this = look(name)
+        axes.errorbar(
+            [point.place for point in points],
+            [point.mean for point in points],
+            yerr=[point.sd or 0 for point in points],
+            fmt=this.marker + this.line,
+            color=this.colour,
+            label=this.label,
+            capsize=2.5,
+            elinewidth=0.9,
+        )
+    places = sorted({point.place for points in curves.values() for point in points})
+    axes.set_xticks(places, [f"{place:g}" for place in places])
+    axes.margins(x=0.08, y=0.15)
+
+
+def _not_run(axes: Axes) -> None:
+    axes.text(0.5, 0.5, "not run", transform=axes.transAxes, ha="center", va="center", color=FAINT)
+    axes.set_xticks([])
+    axes.set_yticks([])
+
+
+def _one_legend(figure: Figure, grid: np.ndarray) -> None:
+    """Name each line once: in the first empty cell, or below all panels."""
+    named = {
+        label: handle for axes in grid.flat for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
+    }
+    if not named:
+        return
+    empty = [axes for axes in grid.flat if not axes.axison]
+    if empty:
+        empty[0].legend(named.values(), named.keys(), loc="center", handlelength=3.2)
+    else:
+        figure.legend(named.values(), named.keys(), loc="outside lower center", ncols=4, handlelength=3.2)
+
+
+@styled
+def choices(points: Sequence[tuple[str, Point]], default: str, measure: str = "test accuracy (%)") -> Figure:
+    """Draw one line a choice: its accuracy and sd, with the default's as a guide through all of them."""
+    figure = Figure(figsize=(FULL_WIDTH, 0.75 + 0.3 * len(points)))
+    axes = figure.subplots()
+    for row, (name, point) in enumerate(points):
+        colour = LOOKS["max-min"].colour if name == default else INK
+        axes.errorbar(
+            point.mean, row, xerr=point.sd or 0, fmt="^" if name == default else "D", color=colour, capsize=2.5
+        )
+        if name == default:
+            axes.axvline(point.mean, color=colour, linewidth=0.7, linestyle=":")
+    axes.set_yticks(range(len(points)), [f"{name}  (n = {point.n})" for name, point in points])
+    axes.set_ylim(len(points) - 0.4, -0.6)
+    axes.set_xlabel(measure)
+    axes.grid(axis="x")
+    axes.spines["left"].set_visible(False)
+    axes.tick_params(axis="y", length=0)
+    return figure
+
+
+@styled
+def by_epoch(panels: Sequence[tuple[str, Mapping[str, Sequence[Sequence[float]]]]]) -> Figure:
+    """Draw test accuracy by epoch: each run thin, their mean thick, one panel a dataset and budget."""
+    figure, grid = _grid([title for title, _ in panels], "test accuracy (%)", "epoch")
+    for axes, (_, runs) in zip(grid.flat, panels, strict=False):
+        for name, histories in runs.items():
+            _training_lines(axes, name, histories)
+        axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+    _one_legend(figure, grid)
+    return figure
+
+
+def _training_lines(axes: Axes, name: str, histories: Sequence[Sequence[float]]) -> None:
+    this = look(name)
+    for history in histories if len(histories) > 1 else []:
+        axes.plot(range(1, len(history) + 1), history, this.line, color=this.colour, linewidth=0.5, alpha=0.5)
+    shortest = min(map(len, histories))
+    mean = np.mean([history[:shortest] for history in histories], axis=0)
+    every = max(1, shortest // 12)
+    axes.plot(
+        range(1, shortest + 1),
+        mean,
+        this.line,
+        marker=this.marker,
+        markevery=every,
+        color=this.colour,
+        label=this.label,
+    )

@@ -1,0 +1,139 @@
+"""One quiet look for every figure: Max-Min is blue, solid, with triangles; Softmax is orange, dashed, with circles."""
+
+import io
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+from pathlib import Path
+from typing import ParamSpec
+
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap, to_rgb
+from matplotlib.figure import Figure
+
+INK = "#24292f"
+"""Text and axes. The page gives this colour its own value in the dark."""
+FAINT = "#8b949e"
+"""What helps reading and is not the message: grids, notes, the paper's values."""
+PAPER = "#ffffff"
+PNG_DPI = 200
+FULL_WIDTH = 7.2
+"""Inches: the width of a page's text."""
+
+RULES = {
+    "font.family": "DejaVu Sans",
+    "font.size": 8,
+    "axes.titlesize": 8.5,
+    "axes.labelsize": 8,
+    "xtick.labelsize": 7,
+    "ytick.labelsize": 7,
+    "legend.fontsize": 7.5,
+    "text.color": INK,
+    "axes.labelcolor": INK,
+    "axes.edgecolor": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "axes.linewidth": 0.6,
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
+    "xtick.major.size": 2.5,
+    "ytick.major.size": 2.5,
+    "xtick.minor.size": 1.5,
+    "ytick.minor.size": 1.5,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": False,
+    "grid.color": FAINT,
+    "grid.linewidth": 0.4,
+    "grid.alpha": 0.35,
+    "axes.axisbelow": True,
+    "axes.unicode_minus": True,
+    "axes.formatter.useoffset": False,
+    "lines.linewidth": 1.4,
+    "lines.markersize": 5,
+    "patch.linewidth": 0.6,
+    "legend.frameon": False,
+    "figure.facecolor": PAPER,
+    "savefig.facecolor": PAPER,
+    "axes.facecolor": "none",
+    "figure.constrained_layout.use": True,
+    "figure.constrained_layout.h_pad": 0.05,
+    "figure.constrained_layout.w_pad": 0.05,
+    "svg.fonttype": "path",
+    "svg.hashsalt": "maxmincaps",
+    "image.interpolation": "nearest",
+}
+"""Matplotlib's settings while one of our figures is drawn or written, and at no other time."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """How a normalization is named and drawn."""
+
+    label: str
+    colour: str
+    line: str
+    marker: str
+
+
+LOOKS: dict[str, Look] = {
+    "softmax": Look("Softmax", "#d97706", "--", "o"),
+    "max-min": Look("Max-Min", "#0067a5", "-", "^"),
+    "winner-take-all": Look("Winner-take-all", "#00805f", "-.", "s"),
+    "sum": Look("Sum", "#6b6b6b", ":", "X"),
+    "centered-max-min": Look("Centered Max-Min", "#56a0d3", "-", "v"),
+    "z-score": Look("Z-score", "#a5518f", "-.", "D"),
+    "adjusted-log": Look("Adjusted log", "#7a6a00", "--", "P"),
+    "leaky-softmax": Look("Leaky Softmax", "#b3552e", ":", "h"),
+    "uniform": Look("Uniform", "#8b949e", ":", "."),
+}
+"""Colours that stay apart for colour-blind readers; line and marker tell them apart in grey too."""
+
+ORDER = list(LOOKS)
+Arguments = ParamSpec("Arguments")
+
+
+def look(normalization: str) -> Look:
+    """Give a normalization's look; one that a user added is grey, under its own name."""
+    return LOOKS.get(normalization, Look(normalization, "#57606a", "-", "d"))
+
+
+def styled(draw: Callable[Arguments, Figure]) -> Callable[Arguments, Figure]:
+    """Draw under our settings, and leave those of the process alone."""
+
+    @wraps(draw)
+    def drawn(*arguments: Arguments.args, **settings: Arguments.kwargs) -> Figure:
+        with matplotlib.rc_context(RULES):
+            return draw(*arguments, **settings)
+
+    return drawn
+
+
+def shades(colour: str, lightest: float = 0.0) -> LinearSegmentedColormap:
+    """Give the scale from white (or a tint of the colour) to the colour."""
+    tint = tuple(1 - lightest * (1 - part) for part in to_rgb(colour))
+    return LinearSegmentedColormap.from_list(f"shades of {colour}", [tint, colour])
+
+
+def panel_title(axes: Axes, letter: str, words: str, colour: str = INK) -> None:
+    """Write "(a) words" over a panel, at its left edge."""
+    axes.set_title(f"({letter}) {words}", loc="left", color=colour, fontweight="bold" if colour != INK else "normal")
+
+
+def svg(figure: Figure) -> str:
+    """Give the figure as SVG text, without a date, so that the same figure is the same text."""
+    buffer = io.StringIO()
+    with matplotlib.rc_context(RULES):
+        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
+    return buffer.getvalue()
+
+
+def save(figure: Figure, folder: Path, name: str) -> tuple[Path, Path]:
+    """Write the figure as PNG and as SVG; give both paths."""
+    folder.mkdir(parents=True, exist_ok=True)
+    png, vector = folder / f"{name}.png", folder / f"{name}.svg"
+    with matplotlib.rc_context(RULES):
+        figure.savefig(png, dpi=PNG_DPI, metadata={"Software": None})
+    vector.write_text(svg(figure), encoding="utf-8")
+    return png, vector
