@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from jaxtyping import Float, UInt8
 from numpy import ndarray
+from numpy.lib.stride_tricks import sliding_window_view
 from PIL import Image
 from torch import Tensor
 from torch.nn import functional
@@ -31,9 +32,10 @@ CHUNK = 1_000  # images that are worked on together: their neighbours' indices f
 REAL = {"mean": 0.465, "sd": 0.216, "horizontal": 0.82, "vertical": 0.78}
 PICTURES = (".jpg", ".jpeg", ".png")
 LEAST_SD = 0.125  # a flatter patch is ignored; the flattest genuine one seen has 0.128
-CANDIDATES = 200_000
-# Also every second, third, … pixel of a photograph: at full size, or averaged to less, neighbours are too alike.
-REDUCTIONS = (1, 2, 3, 4)
+LEAST_CORRELATION = 0.4  # a patch whose neighbours agree less is noise to the eye
+CANDIDATES = 350_000
+# Every second, third, … pixel of a photograph: at full size, or averaged to less, neighbours are too alike.
+REDUCTIONS = (2, 3, 4)
 
 SKIMAGE = "astronaut brick camera chelsea coffee coins grass gravel hubble_deep_field motorcycle_left rocket"
 PHOTOGRAPHS = {"skimage": ("data", SKIMAGE), "sklearn": ("datasets/images", "china flower")}
@@ -105,9 +107,10 @@ def read_photographs(folder: Path | None = None) -> list[UInt8[ndarray, "height 
     for path in paths:
         with reading(path, "a photograph"), Image.open(path, formats=["JPEG", "PNG"]) as picture:
             photographs.append(np.asarray(picture.convert("L")))
-    if not any(min(photograph.shape) >= 2 * SIDE for photograph in photographs):
+    least = 2 * SIDE * REDUCTIONS[0]
+    if not any(min(photograph.shape) >= least for photograph in photographs):
         where = folder or "the packages' sample images"
-        raise InputError(f"{where}: expected photographs (.jpg, .png) of {2 * SIDE} pixels or more, found none")
+        raise InputError(f"{where}: expected photographs (.jpg, .png) of {least} pixels or more, found none")
     return photographs
 
 
@@ -119,11 +122,9 @@ def patches(
     Of all ways to choose among random candidates, this is the most even one whose mean, variance and squared
     differences of neighbours are the genuine ones; where no choice reaches those, it comes as near as it can.
     """
-    candidates = _candidates(photographs, max(CANDIDATES, 3 * count), random)
-    candidates = candidates[_measures(candidates)[:, 1] >= LEAST_SD**2]
+    candidates, measures = _candidates(photographs, max(CANDIDATES, 3 * count), random)
     if len(candidates) < count:
         raise InputError(f"photographs: expected {count} patches with some contrast, found {len(candidates)}")
-    measures = _measures(candidates)
     chances = _chances(_raw_moments(measures), _raw_moments(_genuine()), count)
     # Systematic sampling over candidates in random order: exactly `count` of them, each by its own chance.
     marks = np.floor(np.cumsum(chances) * (count / chances.sum()) + random.uniform())
@@ -132,17 +133,22 @@ def patches(
     return candidates[random.permutation(np.concatenate([taken, others])[:count])]
 
 
-def _candidates(photographs: list[ndarray], count: int, random: np.random.RandomState) -> ndarray:
-    """Cut `count` patches from random places, equally many from each photograph at each size."""
-    views = []
-    for photograph in photographs:
-        for reduction in REDUCTIONS:
-            smaller = photograph[::reduction, ::reduction]
-            if min(smaller.shape) >= 2 * SIDE:
-                views.append(np.lib.stride_tricks.sliding_window_view(smaller, (SIDE, SIDE)))
+def _candidates(photographs: list[ndarray], count: int, random: np.random.RandomState) -> tuple[ndarray, ndarray]:
+    """Look at `count` random places, equally many in each photograph at each size; keep what could be a background."""
+    smaller = [photograph[::step, ::step] for photograph in photographs for step in REDUCTIONS]
+    views = [sliding_window_view(one, (SIDE, SIDE)) for one in smaller if min(one.shape) >= 2 * SIDE]
     share = -(-count // len(views))
-    cut = [view[random.randint(view.shape[0], size=share), random.randint(view.shape[1], size=share)] for view in views]
-    return random.permutation(np.concatenate(cut))
+    cut, measures = [], []
+    for view in views:
+        some = view[random.randint(view.shape[0], size=share), random.randint(view.shape[1], size=share)]
+        measured = _measures(some)
+        spread = measured[:, 1]
+        alike = 1 - measured[:, 2:].max(axis=1) / np.maximum(2 * spread, 1e-9)
+        kept = (spread >= LEAST_SD**2) & (alike >= LEAST_CORRELATION)
+        cut.append(some[kept])
+        measures.append(measured[kept])
+    order = random.permutation(sum(map(len, cut)))
+    return np.concatenate(cut)[order], np.concatenate(measures)[order]
 
 
 def _measures(cut: UInt8[ndarray, "patch height width"]) -> Float[ndarray, "patch four"]:
