@@ -56,11 +56,11 @@ def load_weights(network: nn.Module, weights: dict[str, Tensor], path: Path, *, 
 def load_network(folder: Path | str, which: Literal["best", "last"] = "best") -> CapsNet:
     """Give the trained network of a record, ready for inference."""
     record = Record(Path(folder))
-    path = record.folder / f"{which}.safetensors"
+    recipe, path = record.recipe, record.folder / f"{which}.safetensors"
     weights, _ = load_tensors(path)
     # Shapes are compared before memory is taken: a stranger's recipe cannot ask for more than its file holds.
     with torch.device("meta"):
-        network = network_for(record.recipe, _image_shape(record), len(record.data["classes"]))
+        network = network_for(recipe, _image_shape(record), len(record.data["classes"]))
     load_weights(network, weights, path)
     return network.eval()
 

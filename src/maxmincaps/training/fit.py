@@ -14,13 +14,13 @@ from lightning_fabric import Fabric
 
 from maxmincaps.capsules.losses import capsule_losses
 from maxmincaps.data.batches import Batch
-from maxmincaps.data.images import splits
+from maxmincaps.data.images import Splits, splits
 from maxmincaps.errors import DivergedError, InputError
 from maxmincaps.recipe import Recipe
 from maxmincaps.training.environment import environment
 from maxmincaps.training.interrupt import StopWish, stop_wishes
 from maxmincaps.training.observer import SILENT, Observer
-from maxmincaps.training.prepare import fabric_for, learning_rate_at, threads_of
+from maxmincaps.training.prepare import check_network, fabric_for, learning_rate_at, threads_of
 from maxmincaps.training.record import Record
 from maxmincaps.training.results import begin_record, conclude, end_epoch
 from maxmincaps.training.run import Run, Tally
@@ -33,19 +33,23 @@ def fit(recipe: Recipe, folder: Path | str, *, resume: bool = False, observer: O
     """
     record = Record(Path(folder))
     _refuse_another_run(record, recipe, resume)
+    if record.complete:
+        return record
+    # All that can be wrong with a recipe shows here, before anything is written.
+    images = splits(recipe)
+    check_network(recipe, images.train)
     fabric = fabric_for(recipe)
     with record.locked():
         if not record.complete:
-            record.write("recipe.json", recipe.to_json())
-            fabric.launch(partial(_train, recipe=recipe, record=record, observer=observer))
+            fabric.launch(partial(_train, recipe=recipe, record=record, images=images, observer=observer))
     return record
 
 
-def _train(fabric: Fabric, recipe: Recipe, record: Record, observer: Observer) -> None:
-    """Load, prepare; for each epoch, for each batch, make a step; add to the record; close."""
+def _train(fabric: Fabric, recipe: Recipe, record: Record, images: Splits, observer: Observer) -> None:
+    """Prepare; for each epoch, for each batch, make a step; add to the record; close."""
     observer = observer if fabric.is_global_zero else SILENT
     with threads_of(recipe), stop_wishes(observer.wants_to_stop) as wish:
-        run = Run.prepare(fabric, recipe, record, splits(recipe))
+        run = Run.prepare(fabric, recipe, record, images)
         begin_record(run, environment(fabric.device))
         observer.started(recipe, recipe.epochs * run.steps_per_epoch, run.state.step)
         try:

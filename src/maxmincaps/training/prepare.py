@@ -42,16 +42,25 @@ def threads_of(recipe: Recipe) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
+def check_network(recipe: Recipe, train: ImageSet) -> None:
+    """Say what keeps the recipe's network from being built, without taking memory for it."""
+    with torch.device("meta"):
+        _network(recipe, train)
+
+
 def initial_network(recipe: Recipe, train: ImageSet) -> CapsNet:
     """Build the recipe's network for these images; its initial weights depend on the seed and on nothing else."""
-    shape = (train.channels, *image_size_after(recipe, train))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(recipe.seed)
-        network = network_for(recipe, shape, len(train.classes))
+        network = _network(recipe, train)
         if recipe.initial_values == "sabour":
             _initialise_as_sabour(network)
         network.digits.reset_parameters(recipe.vote_sigma)
     return network
+
+
+def _network(recipe: Recipe, train: ImageSet) -> CapsNet:
+    return network_for(recipe, (train.channels, *image_size_after(recipe, train)), len(train.classes))
 
 
 def optimizer_for(recipe: Recipe, network: CapsNet) -> torch.optim.Adam:

@@ -20,9 +20,10 @@ TRAIN_ACCURACY_IMAGES = 10_000
 
 
 def begin_record(run: Run, environment: dict[str, Any]) -> None:
-    """Say where the run happens and what the images are."""
+    """Say what is trained, where, and on what images."""
     if not run.fabric.is_global_zero:
         return
+    run.record.write("recipe.json", run.recipe.to_json())
     run.record.write("environment.json", environment)
     train = run.splits.train
     run.record.write(

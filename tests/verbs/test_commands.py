@@ -1,0 +1,172 @@
+"""The command as a user meets it: what it prints, how it ends, what it leaves alone."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+import torch
+from PIL import Image
+
+from maxmincaps import fit
+from maxmincaps.cli import main
+from maxmincaps.recipe import Recipe
+from tests.conftest import TINY
+
+TINY_FLAGS = [
+    word
+    for name, value in TINY.items()
+    for word in (
+        f"--{name.replace('_', '-')}",
+        *(str(each) for each in (value if isinstance(value, tuple) else [value])),
+    )
+]
+
+
+@pytest.fixture
+def command(capsys):
+    """Call the command; give its exit code and what it printed, in one line."""
+
+    def call(*words):
+        with pytest.raises(SystemExit) as ended:
+            main([str(word) for word in words])
+        printed = capsys.readouterr()
+        return ended.value.code or 0, " ".join((printed.out + printed.err).split())
+
+    return call
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    return fit(Recipe(**TINY), tmp_path_factory.mktemp("runs") / "tiny").folder
+
+
+def test_help_answers_without_torch():
+    """Each in a process of its own, as a user calls it."""
+    calls = "import sys, maxmincaps.cli as cli\ntry: cli.main(%r)\nexcept SystemExit: sys.exit('torch' in sys.modules)"
+    for words in (["--help"], ["--version"], ["data", "--help"]):
+        done = subprocess.run([sys.executable, "-c", calls % words], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+    shown = subprocess.run(
+        [sys.executable, "-m", "maxmincaps", "--help"], capture_output=True, text=True, check=True
+    ).stdout
+    assert all(verb in shown for verb in ("train", "evaluate", "predict", "runs", "verify", "data", "study"))
+
+
+def test_every_setting_of_a_recipe_is_a_flag_with_its_help(command):
+    _, shown = command("train", "--help")
+    for name, field in Recipe.model_fields.items():
+        assert f"--{name.replace('_', '-')}" in shown
+        assert field.description, name
+    assert "Routing iterations (r in the paper)" in shown
+
+
+def test_train_evaluate_runs_and_verify_tell_one_story(command, tmp_path):
+    folder = tmp_path / "runs" / "one"
+    code, shown = command("train", *TINY_FLAGS, "--normalization", "softmax", "--out", folder)
+    assert code == 0
+    assert "softmax" in shown
+    result = json.loads((folder / "result.json").read_text())
+    assert f"{100 * result['final_test_accuracy']:.2f} %" in shown
+    assert command("verify", folder)[0] == 0
+    _, shown = command("evaluate", folder, "--weights", "last")
+    assert f"{100 * result['final_test_accuracy']:.2f} % of 1000 test images" in shown
+    assert "softmax" in command("runs", tmp_path / "runs")[1]
+
+
+def test_a_recipe_file_gives_settings_and_flags_come_on_top(command, tmp_path):
+    (tmp_path / "r.toml").write_text('normalization = "softmax"\nepochs = 7\n')
+    code, _ = command("train", "--recipe", tmp_path / "r.toml", *TINY_FLAGS, "--out", tmp_path / "run")
+    assert code == 0
+    recipe = json.loads((tmp_path / "run" / "recipe.json").read_text())
+    assert (recipe["normalization"], recipe["epochs"]) == ("softmax", 2)
+
+
+def test_predict_draws_the_lengths_of_all_classes(command, run, tmp_path):
+    Image.new("RGB", (90, 60), "white").save(tmp_path / "white.png")
+    code, shown = command("predict", run, tmp_path / "white.png")
+    assert code == 0
+    assert "white.png is" in shown
+    assert all(f" {digit} 0." in shown for digit in range(10))
+
+
+def not_an_image(folder):
+    (folder / "not.png").write_text("hello")
+    return folder / "not.png"
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["train", "--normalization", "maxmn"], "no normalization is called 'maxmn'; there are softmax, max-min"),
+        (["train", "--dataset", "mnits"], "no dataset is called 'mnits'; there are mnist"),
+        (["train", "--iterations", "-1"], "iterations should be greater than or equal to 1, found '-1'"),
+        (["train", "--epoch", "3"], "Did you mean --epochs?"),
+        (["train", "--precision", "fp8"], "should be 'fp32' or 'bf16'"),
+        (["train", "--margin-low", "0.95"], "margin_low (0.95) must not exceed margin_high (0.9)"),
+        (["train", "--high", "0.5", "--normalization", "softmax"], "no 'high' to set; it has no settings"),
+        (["train", "--recipe", "nowhere.json"], "nowhere.json: there is no such recipe"),
+        (["train", "--device", "abacus"], "device 'abacus' cannot be used here"),
+        (["verify", "."], "is not the record of a run: it has no recipe.json"),
+        (["evaluate", "nowhere"], "nowhere is not the record of a run: there is no such folder"),
+        (["runs", "."], "there is no record of a run below it; `maxmincaps train` makes one"),
+        (["fly"], "Unknown command"),
+    ],
+)
+def test_wrong_input_is_one_clear_line_and_exit_code_two(command, tmp_path, monkeypatch, words, expected):
+    monkeypatch.chdir(tmp_path)
+    code, shown = command(*words)
+    assert code == 2
+    assert expected in shown
+    assert "Traceback" not in shown
+    assert [path.name for path in tmp_path.iterdir() if path.suffix != ".lock"] == []
+
+
+def test_an_unknown_setting_in_a_recipe_lists_the_right_ones(command, tmp_path):
+    (tmp_path / "r.json").write_text('{"epoch": 3}')
+    code, shown = command("train", "--recipe", tmp_path / "r.json")
+    assert code == 2
+    assert "r.json: no setting is called 'epoch'; there are dataset" in shown
+
+
+def test_what_is_not_an_image_is_said(command, run, tmp_path):
+    code, shown = command("predict", run, not_an_image(tmp_path))
+    assert code == 2
+    assert "not.png: expected an image" in shown
+    code, shown = command("predict", run, tmp_path / "nowhere.png")
+    assert code == 2
+    assert "nowhere.png" in shown
+
+
+def test_resume_takes_the_recipe_of_the_record(command, run):
+    code, shown = command("train", "--out", run, "--resume")
+    assert code == 0
+    code, shown = command("train", "--out", run, "--resume", "--epochs", "9")
+    assert code == 2
+    assert "epochs 2, not 9" in shown
+
+
+def test_a_record_that_is_broken_says_which_file(command, run, tmp_path):
+    import shutil
+
+    copy = tmp_path / "copy"
+    shutil.copytree(run, copy)
+    (copy / "lengths.safetensors").write_bytes((copy / "lengths.safetensors").read_bytes()[:100])
+    code, shown = command("verify", copy)
+    assert code == 2
+    assert "lengths.safetensors: is not a whole safetensors file" in shown
+    (copy / "recipe.json").write_text("{")
+    code, shown = command("verify", copy)
+    assert code == 2
+    assert "recipe.json is not JSON" in shown
+
+
+def test_nothing_that_a_user_hands_over_is_unpickled(command, run, tmp_path):
+    import shutil
+
+    copy = tmp_path / "copy"
+    shutil.copytree(run, copy)
+    torch.save({"a": torch.ones(1)}, copy / "best.safetensors")
+    code, shown = command("evaluate", copy)
+    assert code == 2
+    assert "best.safetensors: is not a whole safetensors file" in shown
