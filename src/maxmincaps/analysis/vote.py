@@ -35,7 +35,7 @@ def spread(models: Sequence[Responses], size: int = 3, rule: Rule = "majority") 
 
 
 def _majority(models: Sequence[Responses], summed: Tensor) -> Int64[Tensor, "image"]:
-    votes = sum(one_hot(model.predictions, summed.shape[1]) for model in models)
+    votes = torch.stack([one_hot(model.predictions, summed.shape[1]) for model in models]).sum(dim=0)
     tied = votes == votes.amax(dim=1, keepdim=True)
     return summed.masked_fill(~tied, -torch.inf).argmax(dim=1)
 

@@ -50,8 +50,8 @@ class Budget:
     """Test images that each epoch is judged by; the final figures are always of all. None: all."""
     threads: int | None = None
     """CPU threads of a run. None: the machine's, divided among its workers."""
-    network: Mapping[str, Any] = field(default_factory=dict)
-    """Settings of a network that is not the paper's. Empty: the paper's."""
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    """Settings that differ from the study's own, such as a smaller network."""
     datasets: tuple[str, ...] = ()
     """The datasets that it is for. Empty: all of the study."""
     lines: tuple[str, ...] = ()
@@ -70,7 +70,7 @@ class Budget:
     def settings(self) -> dict[str, Any]:
         """Give what goes into the recipe."""
         names = ("epochs", "train_images", "test_images", "threads")
-        return {**{name: getattr(self, name) for name in names}, **self.network}
+        return {**{name: getattr(self, name) for name in names}, **self.changes}
 
     def in_words(self) -> str:
         """Say it in a line."""
@@ -78,7 +78,7 @@ class Budget:
         parts = [f"{self.epochs} epochs of {images}", f"{self.seeds} seed{'s' * (self.seeds > 1)}"]
         if self.test_images:
             parts.append(f"each epoch judged by {self.test_images:,} test images")
-        if self.network:
+        if "conv_channels" in self.changes:
             parts.append("a smaller network than the paper's")
         of = ", ".join([*self.datasets, *self.lines, *(f"{value:g}" for value in self.values)])
         return (f"{of}: " if of else "") + ", ".join(parts)
