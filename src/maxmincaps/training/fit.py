@@ -117,7 +117,7 @@ def _gradients_are_finite(run: Run) -> bool:
 
 def _refuse_another_run(record: Record, recipe: Recipe, resume: bool) -> None:
     if not record.exists:
-        if record.folder.exists() and any(path.name != ".lock" for path in record.folder.iterdir()):
+        if record.folder.exists() and any(path.name[0] != "." for path in record.folder.iterdir()):
             raise InputError(f"{record.folder}: is not empty and is not the record of a run; choose another folder")
         return
     if differences := _differences(record.recipe, recipe):
