@@ -1,0 +1,16 @@
+"""A cache of its own for the tests: what they fetch never touches the user's."""
+
+import os
+
+import pytest
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_cache(tmp_path_factory):
+    before = os.environ.get("MAXMINCAPS_CACHE")
+    os.environ["MAXMINCAPS_CACHE"] = str(tmp_path_factory.mktemp("cache"))
+    yield
+    if before is None:
+        del os.environ["MAXMINCAPS_CACHE"]
+    else:
+        os.environ["MAXMINCAPS_CACHE"] = before
