@@ -2,25 +2,17 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
+from maxmincaps.analysis import judges, measures
 from maxmincaps.analysis.compare import Interval, Verdict
+from maxmincaps.analysis.judges import MAX_MIN, SOFTMAX, Finding
+from maxmincaps.studies import STUDIES
+from maxmincaps.studies.records import best_scale, budget_in_words, study_rows
+from maxmincaps.studies.study import DATASETS, SHORT
 
 Row = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Finding:
-    """What the runs of one study say about one claim."""
-
-    ours: str
-    """Our number in words, with its unit."""
-    verdict: Verdict
-    rows: Sequence[Row]
-    """The runs that were looked at."""
-    n: int
-    """Runs, or pairs of runs, that count."""
-    interval: Interval | None = None
 
 
 @dataclass(frozen=True)
@@ -50,12 +42,205 @@ class Evidence:
     scale: str | None
     """The scale whose runs were looked at. None: there are none."""
     interval: Interval | None
-
-
-CLAIMS: dict[str, Claim] = {}
-"""Every claim by name."""
+    diverged: int = 0
+    """How many runs of the study diverged; they count for no number, so they are told."""
 
 
 def evidence(rows: Sequence[Row], scale: str | None = None) -> list[Evidence]:
     """Judge every claim by the table of records, at one scale, or at the best that each study has."""
-    raise NotImplementedError
+    return [_evidence(claim, rows, scale) for claim in CLAIMS.values()]
+
+
+def _evidence(claim: Claim, rows: Sequence[Row], scale: str | None) -> Evidence:
+    study = STUDIES[claim.study]
+    chosen = scale if scale in study.scale_names() else None if scale else best_scale(study, rows)
+    found = study_rows(study, chosen, rows, seeds=_seeds(rows)) if chosen else []
+    finding = claim.judge([row for row in found if row["status"] == "complete"])
+    budget = "; ".join(dict.fromkeys(f"{SHORT[row['dataset']]}: {budget_in_words(row)}" for row in finding.rows))
+    return Evidence(
+        claim.name,
+        claim.sentence,
+        finding.ours,
+        claim.paper,
+        finding.n,
+        budget,
+        finding.verdict,
+        claim.study,
+        chosen if finding.rows else None,
+        finding.interval,
+        sum(row["status"] == "diverged" for row in found),
+    )
+
+
+def _seeds(rows: Sequence[Row]) -> int:
+    """Look for as many seeds as there are, as `--seeds` may have asked for more than the scale has."""
+    return 1 + max((row["seed"] for row in rows if row["seed"] < 1000), default=0)
+
+
+def _reported(study: str, measure: str, dataset: str, line: str) -> float:
+    found = STUDIES[study].reported(measure, dataset, line)
+    assert found is not None
+    return found.value
+
+
+def _paper_gain(dataset: str) -> str:
+    ours, theirs = (_reported("datasets", "best_test_accuracy", dataset, line) for line in (MAX_MIN, SOFTMAX))
+    return f"{ours - theirs:+.2f} points ({ours:.2f} against {theirs:.2f} %)"
+
+
+_ALL = (
+    *(
+        Claim(
+            f"better-on-{dataset}",
+            f"Max-Min gives a better test accuracy than Softmax on {SHORT[dataset]}.",
+            _paper_gain(dataset),
+            "datasets",
+            partial(judges.gain, dataset=dataset),
+        )
+        for dataset in DATASETS
+    ),
+    Claim(
+        "errors-fall",
+        "Max-Min takes away 8.6 to 37.5 % of Softmax's errors on the five datasets.",
+        "8.6 to 37.5 %",
+        "datasets",
+        judges.errors_fall,
+    ),
+    Claim(
+        "background-gains-most",
+        "The gain is largest where images have a background: bMNIST and CIFAR10.",
+        f"bMNIST {_paper_gain('background-mnist')}, CIFAR10 {_paper_gain('cifar10')}",
+        "datasets",
+        judges.background_gains_most,
+    ),
+    Claim(
+        "softmax-stays-near-start",
+        "Most of Softmax's couplings stay near their start of 0.1 (within 0.02, living children).",
+        "the majority",
+        "datasets",
+        partial(
+            judges.per_run, line=SOFTMAX, measure=measures.near_start_percent, unit="% of the couplings", above=50.0
+        ),
+    ),
+    Claim(
+        "max-min-spreads",
+        "Max-Min spreads the couplings more widely than Softmax (standard deviation, living children).",
+        "over 0 to 1",
+        "datasets",
+        partial(judges.per_pair, measure=measures.coupling_sd, unit="of sd more", first=MAX_MIN, second=SOFTMAX),
+    ),
+    Claim(
+        "several-strong-parents",
+        "Max-Min gives one child several strong parents (at least two couplings above 0.5).",
+        "multiple",
+        "datasets",
+        partial(
+            judges.per_run, line=MAX_MIN, measure=measures.strong_parents, unit="strong parents a child", above=2.0
+        ),
+    ),
+    Claim(
+        "most-logits-stay-at-zero",
+        "Most logits stay at zero (within a hundredth of the largest), under both normalizations.",
+        "the majority",
+        "datasets",
+        partial(judges.per_run, measure=measures.zero_logits_percent, unit="% of the logits", above=50.0),
+    ),
+    Claim(
+        "true-class-longer",
+        "On CIFAR10 Max-Min makes the true class's capsule longer.",
+        "higher",
+        "datasets",
+        lambda rows: judges.per_pair(
+            judges.runs_of(rows, dataset="cifar10"), measures.true_length, "of length gained", MAX_MIN, SOFTMAX
+        ),
+    ),
+    Claim(
+        "other-classes-shorter",
+        "On CIFAR10 Max-Min makes the other classes' capsules shorter.",
+        "lower",
+        "datasets",
+        lambda rows: judges.per_pair(
+            judges.runs_of(rows, dataset="cifar10"), measures.other_length, "of length lost", SOFTMAX, MAX_MIN
+        ),
+    ),
+    Claim(
+        "tuning-keeps-shape",
+        "The tuning curves have the same shape under both normalizations (correlation above 0.9).",
+        "similar",
+        "datasets",
+        judges.tuning_keeps_shape,
+    ),
+    Claim(
+        "iterations-help-max-min",
+        "More routing iterations improve Max-Min's test accuracy.",
+        "improves",
+        "iterations",
+        partial(judges.slope, line=MAX_MIN, sign=1.0),
+    ),
+    Claim(
+        "iterations-harm-softmax",
+        "More routing iterations lower Softmax's test accuracy.",
+        "falls on all five datasets",
+        "iterations",
+        partial(judges.slope, line=SOFTMAX, sign=-1.0),
+    ),
+    Claim(
+        "smaller-gap",
+        "The gap between training and test accuracy is smaller with Max-Min.",
+        "smaller on all five datasets",
+        "iterations",
+        judges.smaller_gap,
+    ),
+    Claim(
+        "winner-take-all-is-cheap",
+        "Winner-take-all costs only 0.3 points of accuracy.",
+        "0.31 points",
+        "normalizations",
+        judges.winner_take_all_is_cheap,
+    ),
+    Claim(
+        "upper-bound-does-not-matter",
+        "The upper bound q does not matter from 0.01 to 1.0 (less than half a point).",
+        "performs well for all values",
+        "bounds",
+        partial(judges.no_matter, line="upper bound q"),
+    ),
+    Claim(
+        "start-does-not-matter",
+        "The start value of Max-Min does not matter from 0.01 to 1.0 (less than half a point).",
+        "robust across two orders of magnitude",
+        "bounds",
+        partial(judges.no_matter, line="start value"),
+    ),
+    Claim(
+        "record-beats-softmax",
+        "With augmentation and relaxed margins, Max-Min beats Softmax on MNIST.",
+        "0.24 against 0.32 % mean error",
+        "mnist-record",
+        judges.record_beats_softmax,
+    ),
+    Claim(
+        "single-record",
+        "A single Max-Min network reaches a test error of 0.20 % on MNIST.",
+        "0.20 %",
+        "mnist-record",
+        judges.single_record,
+    ),
+    Claim(
+        "vote-record",
+        "The majority vote of three Max-Min networks reaches a test error of 0.17 %.",
+        "0.17 % (17 images)",
+        "mnist-record",
+        judges.vote_record,
+    ),
+    Claim(
+        "vote-beats-one",
+        "The vote of three beats the single network.",
+        "17 errors against 20, 20 and 23",
+        "mnist-record",
+        judges.vote_beats_one,
+    ),
+)
+
+CLAIMS: dict[str, Claim] = {claim.name: claim for claim in _ALL}
+"""Every claim by name."""

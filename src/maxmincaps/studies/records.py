@@ -143,13 +143,10 @@ def coverage(study: Study, rows: Iterable[Row]) -> dict[str, tuple[int, int]]:
 
 
 def best_scale(study: Study, rows: Iterable[Row]) -> str | None:
-    """Choose the scale to show: the largest that is whole, else the one of which most is there. None: no run at all."""
-    covered = coverage(study, rows)
-    whole = [scale for scale, (done, runs) in covered.items() if done == runs > 0]
-    if whole:
-        return whole[0]
-    begun = {scale: done / runs for scale, (done, runs) in covered.items() if done}
-    return max(begun, key=lambda scale: begun[scale]) if begun else None
+    """Choose the scale to show: the largest that is at least half done, else the one of which most is. None: no run."""
+    done = {scale: over / runs for scale, (over, runs) in coverage(study, rows).items() if over}
+    half = [scale for scale, share in done.items() if share >= 0.5]
+    return half[0] if half else max(done, key=lambda scale: done[scale], default=None)
 
 
 def budget_in_words(row: Row) -> str:

@@ -1,0 +1,136 @@
+"""What a claim is measured by: numbers of one run, from its row or its record, and of runs side by side."""
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from maxmincaps.analysis.responses import responses, tuning_of
+from maxmincaps.analysis.traces import trace
+
+Row = dict[str, Any]
+NEAR = 0.02
+"""A coupling this near to its start has hardly moved: a fifth of 0.1."""
+
+
+def best_points(row: Row) -> float:
+    """Give the best test accuracy in percent: the paper's measure."""
+    return 100 * row["best_test_accuracy"]
+
+
+def final_points(row: Row) -> float:
+    """Give the final test accuracy in percent."""
+    return 100 * row["final_test_accuracy"]
+
+
+def gap_points(row: Row) -> float:
+    """Give training minus test accuracy in points: what the final weights know, minus the best on test images."""
+    return 100 * (row["train_accuracy"] - row["best_test_accuracy"])
+
+
+def has(row: Row, name: str) -> bool:
+    """Tell whether a run's record holds a file."""
+    return (Path(row["folder"]) / name).exists()
+
+
+def near_start_percent(row: Row) -> float | None:
+    """Give the share of the last couplings of living children that are near their start."""
+    if (found := _alive(row)) is None:
+        return None
+    return 100 * ((found[-1] - found[0]).abs() <= NEAR).float().mean().item()
+
+
+def coupling_sd(row: Row) -> float | None:
+    """Give the standard deviation of the last couplings of living children."""
+    return None if (found := _alive(row)) is None else found[-1].std().item()
+
+
+def strong_parents(row: Row) -> float | None:
+    """Give the mean number of parents that a living child is coupled to with more than a half."""
+    return None if (found := _alive(row)) is None else (found[-1] > 0.5).sum(dim=1).float().mean().item()
+
+
+def zero_logits_percent(row: Row) -> float | None:
+    """Give the share of the last logits, of all children, within a hundredth of the largest of zero."""
+    if not has(row, "trace.safetensors"):
+        return None
+    last = trace(row["folder"]).logits[-1].abs()
+    return 100 * (last <= last.max() / 100).float().mean().item()
+
+
+def true_length(row: Row) -> float | None:
+    """Give the mean length of the true class's capsule over the test images."""
+    return None if (found := _mean_lengths(row)) is None else found[0]
+
+
+def other_length(row: Row) -> float | None:
+    """Give the mean length of all other capsules."""
+    return None if (found := _mean_lengths(row)) is None else found[1]
+
+
+def error_falls(rows: Sequence[Row]) -> list[float]:
+    """Give, for each seed, the percentage of Softmax's errors that Max-Min does not make."""
+    errors = _by_seed(rows, lambda row: 100 - best_points(row))
+    return [100 * (soft - hard) / soft for hard, soft in errors.values() if soft]
+
+
+def gains_by_seed(rows: Sequence[Row]) -> dict[int, float]:
+    """Give Max-Min's gain over Softmax in points, for each seed that both have."""
+    return {seed: hard - soft for seed, (hard, soft) in _by_seed(rows, best_points).items()}
+
+
+def slopes(rows: Sequence[Row], measure: Callable[[Row], float]) -> list[float]:
+    """Fit a line through a measure over the values of each dataset and seed, and give its slope."""
+    curves: dict[tuple[str, int], list[tuple[float, float]]] = defaultdict(list)
+    for row in rows:
+        curves[row["dataset"], row["seed"]].append((row["value"], measure(row)))
+    return [_slope(points) for points in curves.values() if len(points) > 1]
+
+
+def spans_by_seed(rows: Sequence[Row]) -> list[float]:
+    """Give the distance from worst to best accuracy over the values, for each seed that has several."""
+    curves: dict[int, list[float]] = defaultdict(list)
+    for row in rows:
+        curves[row["seed"]].append(best_points(row))
+    return [max(points) - min(points) for points in curves.values() if len(points) > 1]
+
+
+def tuning_likenesses(rows: Sequence[Row]) -> list[float]:
+    """Correlate the tuning curves of Softmax and Max-Min, for each dataset and seed that both have."""
+    kept = [row for row in rows if has(row, "lengths.safetensors")]
+    by_key: dict[tuple[str, int], dict[str, torch.Tensor]] = defaultdict(dict)
+    for row in kept:
+        by_key[row["dataset"], row["seed"]][row["line"]] = tuning_of(responses(row["folder"])).flatten()
+    pairs = [both for both in by_key.values() if {"Softmax", "Max-Min"} <= both.keys()]
+    return [torch.corrcoef(torch.stack([both["Softmax"], both["Max-Min"]]))[0, 1].item() for both in pairs]
+
+
+def _by_seed(rows: Sequence[Row], measure: Callable[[Row], float]) -> dict[int, tuple[float, float]]:
+    sides = [{row["seed"]: measure(row) for row in rows if row["line"] == line} for line in ("Max-Min", "Softmax")]
+    return {seed: (sides[0][seed], sides[1][seed]) for seed in sorted(sides[0].keys() & sides[1].keys())}
+
+
+def _slope(points: Sequence[tuple[float, float]]) -> float:
+    middle = [sum(axis) / len(points) for axis in zip(*points, strict=True)]
+    across = sum((x - middle[0]) ** 2 for x, _ in points)
+    return sum((x - middle[0]) * (y - middle[1]) for x, y in points) / across if across else 0.0
+
+
+def _alive(row: Row) -> torch.Tensor | None:
+    """Give the couplings of living children, iteration by iteration."""
+    if not has(row, "trace.safetensors"):
+        return None
+    found = trace(row["folder"])
+    return found.couplings[:, found.alive] if found.alive.any() else None
+
+
+def _mean_lengths(row: Row) -> tuple[float, float] | None:
+    """Give the mean length of true and of other capsules."""
+    if not has(row, "lengths.safetensors"):
+        return None
+    found = responses(row["folder"])
+    true = found.lengths.gather(1, found.labels[:, None])
+    others = (found.lengths.sum() - true.sum()) / (found.lengths.numel() - true.numel())
+    return true.mean().item(), others.item()
