@@ -1,0 +1,101 @@
+"""Many cases, each in its own process, in turn and again, so that a noisy neighbour disturbs all alike."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from statistics import median
+from typing import Any
+
+import torch
+
+from maxmincaps.benchmark.worker import Case
+from maxmincaps.training.environment import environment
+
+TEXTBOOK, OUTSIDE, BARE, OURS, BF16 = (
+    Case(name) for name in ("textbook", "textbook, routing outside autograd", "bare convolutions", "ours", "ours, bf16")
+)
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """One figure of merit: how many times the second case goes into the first."""
+
+    name: str
+    above: Case
+    below: Case
+    of: str = "step_ms"
+    floor: float | None = None
+    """What we promise; for the ratio of iterations, at most this much."""
+
+
+def _both(name: str, floor: float | None = None, **settings: Any) -> Ratio:
+    return Ratio(name, replace(TEXTBOOK, **settings), replace(OURS, **settings), floor=floor)
+
+
+RATIOS = [
+    _both("training step, batch 128: textbook / ours", 5.0),
+    Ratio("the same, ours in bf16", TEXTBOOK, BF16, floor=6.5),
+    Ratio("textbook with routing outside autograd / ours", OUTSIDE, OURS),
+    Ratio("bare direct convolutions / our whole step", BARE, OURS, floor=1.8),
+    Ratio("peak memory above start: textbook / ours", TEXTBOOK, OURS, "peak_mb", 2.0),
+    Ratio("ours: ten iterations / three", replace(OURS, iterations=10), OURS, floor=1.35),
+    Ratio("ours: three iterations / one", OURS, replace(OURS, iterations=1)),
+    _both("inference, batch 500: textbook / ours", 3.0, batch=500, training=False),
+    _both("CIFAR10, training step: textbook / ours", 3.5, network="cifar10"),
+    _both("ten iterations: textbook / ours", iterations=10),
+    _both("one iteration: textbook / ours", iterations=1),
+    _both("batch 32: textbook / ours", batch=32),
+    _both("batch 400: textbook / ours", batch=400),
+]
+"""What `maxmincaps bench` prints."""
+
+
+def bf16_is_at_hand() -> bool:
+    """Tell whether this processor has bfloat16 arithmetic; without it every product takes minutes."""
+    return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+
+
+def compare(
+    ratios: list[Ratio], *, rounds: int, threads: int, told: Callable[[Case], None] | None = None
+) -> dict[str, Any]:
+    """Time every case once a round and give all timings, and for each ratio its median and its range over rounds."""
+    ratios = [ratio for ratio in ratios if bf16_is_at_hand() or BF16 not in (ratio.above, ratio.below)]
+    timings: dict[Case, list[dict[str, float]]] = {case: [] for case in cases_of(ratios)}
+    for _ in range(rounds):
+        for case, times in timings.items():
+            if told:
+                told(case)
+            times.append(_timed(case, threads))
+    return {
+        "made_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "rounds": rounds,
+        "environment": {**environment(torch.device("cpu")), "threads": threads, "bf16": bf16_is_at_hand()},
+        "timings": [{**asdict(case), "rounds": times} for case, times in timings.items()],
+        "ratios": [_summary(ratio, timings) for ratio in ratios],
+    }
+
+
+def cases_of(ratios: list[Ratio]) -> list[Case]:
+    """Name every case that some ratio needs, once."""
+    return list(dict.fromkeys(case for ratio in ratios for case in (ratio.above, ratio.below)))
+
+
+def _summary(ratio: Ratio, timings: dict[Case, list[dict[str, float]]]) -> dict[str, Any]:
+    each = list(_each_round(ratio, timings))
+    return {"name": ratio.name, "median": median(each), "lowest": min(each), "highest": max(each), "floor": ratio.floor}
+
+
+def _each_round(ratio: Ratio, timings: dict[Case, list[dict[str, float]]]) -> Iterator[float]:
+    for above, below in zip(timings[ratio.above], timings[ratio.below], strict=True):
+        yield above[ratio.of] / below[ratio.of]
+
+
+def _timed(case: Case, threads: int) -> dict[str, float]:
+    words = [sys.executable, "-m", "maxmincaps.benchmark.worker", json.dumps({**asdict(case), "threads": threads})]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{case} failed:\n{done.stderr}")
+    return json.loads(done.stdout)

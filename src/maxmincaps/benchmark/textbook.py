@@ -1,0 +1,87 @@
+"""The network as public PyTorch code writes it: plain convolutions, votes held in memory, autograd through routing.
+
+This is what our speed is measured against, and a second witness of what the network computes: filled with the same
+weights, it gives the same answers (tests hold them together).
+"""
+
+import torch
+from torch import Tensor, nn
+
+from maxmincaps.capsules.decoder import Decoder
+from maxmincaps.capsules.network import CapsNet, CapsNetOutput
+
+
+def squash(poses: Tensor) -> Tensor:
+    """‖s‖² / (1 + ‖s‖²) · s / ‖s‖."""
+    squared = (poses**2).sum(dim=-1, keepdim=True)
+    return squared / (1 + squared) * poses / (squared.sqrt() + 1e-12)
+
+
+class TextbookCapsNet(nn.Module):
+    """The paper's network with Max-Min, one line of code for each line of the procedure.
+
+    Votes are one broadcast matrix product, as in most public implementations. `routing_outside_autograd` keeps all
+    iterations but the last from being recorded, which few of them do.
+    """
+
+    def __init__(
+        self,
+        image_shape: tuple[int, int, int] = (1, 28, 28),
+        *,
+        iterations: int = 3,
+        routing_outside_autograd: bool = False,
+    ) -> None:
+        super().__init__()
+        self.iterations, self.routing_outside_autograd = iterations, routing_outside_autograd
+        channels, height, _ = image_shape
+        types, side = 32 if channels == 1 else 64, (height - 8 - 9) // 2 + 1
+        self.conv1 = nn.Conv2d(channels, 256, 9)
+        self.primary = nn.Conv2d(256, types * 8, 9, stride=2)
+        self.weights = nn.Parameter(0.01 * torch.randn(types * side * side, 10, 16, 8))
+        self.decoder = Decoder(10, 16, image_shape)
+
+    def forward(self, images: Tensor, labels: Tensor) -> CapsNetOutput:
+        """Classify and reconstruct."""
+        maps = self.primary(self.conv1(images).relu()).relu()
+        batch, channels, height, width = maps.shape
+        parts = maps.view(batch, channels // 8, 8, height * width).transpose(2, 3).reshape(batch, -1, 8)
+        poses = self.route(squash(parts))
+        return CapsNetOutput(poses, poses.norm(dim=-1), self.decoder(poses, labels))
+
+    def route(self, parts: Tensor) -> Tensor:
+        """Form the votes, then repeat: weighted sum, squash, agreement, Max-Min."""
+        votes = (self.weights @ parts[:, :, None, :, None]).squeeze(-1)
+        logits = votes.new_zeros(votes.shape[:3])
+        couplings = torch.ones_like(logits)
+        for iteration in range(self.iterations):
+            is_last = iteration == self.iterations - 1
+            recorded = torch.is_grad_enabled() and (is_last or not self.routing_outside_autograd)
+            with torch.set_grad_enabled(recorded):
+                poses = squash((couplings.unsqueeze(-1) * votes).sum(dim=1))
+                if not is_last:
+                    logits = logits + (votes * poses.unsqueeze(1)).sum(dim=-1)
+                    low, high = logits.amin(-1, keepdim=True), logits.amax(-1, keepdim=True)
+                    couplings = (logits - low) / (high - low + 1e-12)
+        return poses  # pyrefly: ignore[unbound-name]
+
+    @torch.no_grad()
+    def take_weights_of(self, network: CapsNet) -> None:
+        """Become the same function as one of our networks."""
+        self.conv1.load_state_dict(network.conv1.state_dict())
+        self.primary.load_state_dict(network.primary.convolution.state_dict())
+        self.weights.copy_(network.digits.weights)
+        self.decoder.load_state_dict(network.decoder.state_dict())
+
+
+class BareConvolutions(nn.Module):
+    """Conv1 and PrimaryCaps alone, directly: no capsules, no routing, no decoder."""
+
+    def __init__(self, image_shape: tuple[int, int, int] = (1, 28, 28)) -> None:
+        super().__init__()
+        channels = image_shape[0]
+        self.conv1 = nn.Conv2d(channels, 256, 9)
+        self.primary = nn.Conv2d(256, 256 if channels == 1 else 512, 9, stride=2)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Give the maps of PrimaryCaps."""
+        return self.primary(self.conv1(images).relu())

@@ -1,0 +1,102 @@
+"""One contestant in a process of its own: `python -m maxmincaps.benchmark.worker '{"contestant": "ours", …}'`."""
+
+import json
+import sys
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median
+
+import torch
+from torch import Tensor, nn
+
+from maxmincaps.benchmark.textbook import BareConvolutions, TextbookCapsNet
+from maxmincaps.capsules.losses import capsule_loss
+from maxmincaps.capsules.memory import keep_large_blocks
+from maxmincaps.capsules.network import CapsNet
+from maxmincaps.training.environment import peak_memory_mb
+
+CONTESTANTS = {
+    "textbook": "nn.Conv2d, votes in memory, autograd through all iterations",
+    "textbook, routing outside autograd": "the same, with only the last iteration recorded",
+    "bare convolutions": "Conv1 and PrimaryCaps alone, directly, with our allocator settings",
+    "ours": "this package, fp32",
+    "ours, bf16": "this package, large products in bf16",
+}
+SHAPES = {"mnist": (1, 28, 28), "cifar10": (3, 24, 24)}
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is timed: a step of training, or of inference, of one contestant."""
+
+    contestant: str
+    network: str = "mnist"
+    batch: int = 128
+    iterations: int = 3
+    training: bool = True
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Milliseconds of the median step, and the memory it took at most above what was held before."""
+
+    step_ms: float
+    peak_mb: float
+    steps: int
+
+
+def build(case: Case) -> nn.Module:
+    """Make a contestant."""
+    shape = SHAPES[case.network]
+    if case.contestant == "bare convolutions":
+        keep_large_blocks()
+        return BareConvolutions(shape)
+    if case.contestant.startswith("textbook"):
+        outside = case.contestant.endswith("outside autograd")
+        return TextbookCapsNet(shape, iterations=case.iterations, routing_outside_autograd=outside)
+    return CapsNet(image_shape=shape, iterations=case.iterations)
+
+
+def measure(case: Case, *, warm_up: int = 2, steps: int = 5) -> Timing:
+    """Time some steps after a few that do not count."""
+    torch.manual_seed(0)
+    network = build(case)
+    images, labels = torch.rand(case.batch, *SHAPES[case.network]), torch.randint(0, 10, (case.batch,))
+    optimizer = torch.optim.Adam(network.parameters(), fused=True)
+    held = _held_mb()
+    times = []
+    for _ in range(warm_up + steps):
+        started = time.perf_counter()
+        with torch.autocast("cpu", torch.bfloat16, enabled=case.contestant.endswith("bf16")):
+            _step(network, optimizer, images, labels, case)
+        times.append(1000 * (time.perf_counter() - started))
+    return Timing(median(times[warm_up:]), peak_memory_mb(torch.device("cpu")) - held, steps)
+
+
+def _step(network: nn.Module, optimizer: torch.optim.Optimizer, images: Tensor, labels: Tensor, case: Case) -> None:
+    if not case.training:
+        with torch.inference_mode():
+            network(images, labels)
+        return
+    if isinstance(network, BareConvolutions):
+        network(images).sum().backward()
+    else:
+        capsule_loss(network(images, labels), images, labels).backward()
+        optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
+
+
+def _held_mb() -> float:
+    """Tell how much memory this process holds now; where the system does not say, what it has held at most."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+    except OSError:
+        return peak_memory_mb(torch.device("cpu"))
+    return pages * 4096 / 2**20
+
+
+if __name__ == "__main__":
+    settings = json.loads(sys.argv[1])
+    torch.set_num_threads(settings.pop("threads"))
+    print(json.dumps(asdict(measure(Case(**settings)))))

@@ -1,0 +1,49 @@
+"""`maxmincaps bench`."""
+
+import json
+from pathlib import Path
+
+from rich.progress import Progress
+
+from maxmincaps.benchmark.compare import RATIOS, cases_of, compare
+from maxmincaps.verbs.terminal import console, table
+
+
+def bench(*, rounds: int = 3, threads: int = 2, quick: bool = False, out: Path | None = None) -> None:
+    """Time our training step beside a textbook's: ratios from one run, each case in a process of its own.
+
+    Parameters
+    ----------
+    rounds: int
+        How often everything is timed, in turn.
+    threads: int
+        CPU threads of each process.
+    quick: bool
+        Only the first row.
+    out: Path
+        Write all timings to this .json file, and a plot beside it.
+    """
+    ratios = RATIOS[:1] if quick else RATIOS
+    with Progress(console=console, transient=True) as progress:
+        task = progress.add_task("timing", total=rounds * len(cases_of(ratios)))
+        found = compare(
+            ratios,
+            rounds=rounds,
+            threads=threads,
+            told=lambda case: progress.update(task, advance=1, description=f"{case.contestant}, batch {case.batch}"),
+        )
+    shown = table(
+        f"{found['environment']['processor']}, {threads} threads, {rounds} rounds", "", "#median", "#range", "#floor"
+    )
+    for row in found["ratios"]:
+        spread = f"{row['lowest']:.2f}–{row['highest']:.2f}"
+        shown.add_row(row["name"], f"{row['median']:.2f}×", spread, f"{row['floor'] or '–'}")
+    console.print(shown)
+    if not found["environment"]["bf16"]:
+        console.print("bf16 was not timed: this processor has no bfloat16 arithmetic.")
+    if out:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_text(json.dumps(found, indent=1) + "\n")
+        from maxmincaps.benchmark.plot import plot
+
+        console.print(f"timings: {out}, plot: {plot(found, out.with_suffix('.png'))}")

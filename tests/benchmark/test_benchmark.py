@@ -1,0 +1,63 @@
+"""What we are measured against computes what we compute."""
+
+import pytest
+import torch
+
+from maxmincaps import CapsNet, capsule_loss
+from maxmincaps.benchmark.compare import RATIOS, Ratio, cases_of, compare
+from maxmincaps.benchmark.textbook import TextbookCapsNet
+from maxmincaps.benchmark.worker import CONTESTANTS, SHAPES, Case
+
+
+@pytest.mark.parametrize("network", SHAPES)
+@pytest.mark.parametrize("outside", [False, True])
+def test_the_textbook_gives_our_answers_with_our_weights(network, outside):
+    torch.manual_seed(0)
+    ours = CapsNet(image_shape=SHAPES[network], full_backpropagation=not outside).double()
+    textbook = TextbookCapsNet(SHAPES[network], routing_outside_autograd=outside).double()
+    textbook.take_weights_of(ours)
+    images = torch.rand(2, *SHAPES[network], dtype=torch.float64)
+    labels = torch.tensor([1, 7])
+    losses = [capsule_loss(each(images, labels), images, labels) for each in (ours, textbook)]
+    torch.testing.assert_close(*losses, rtol=1e-7, atol=0)  # the textbook adds 1e-12 to what it divides by
+    for loss in losses:
+        loss.backward()
+    pairs = [
+        (ours.conv1.weight, textbook.conv1.weight),
+        (ours.primary.convolution.weight, textbook.primary.weight),
+        (ours.digits.weights, textbook.weights),
+    ]
+    for mine, theirs in pairs:
+        torch.testing.assert_close(mine.grad, theirs.grad, rtol=0, atol=1e-4 * theirs.grad.abs().max().item())
+
+
+def test_fifty_steps_of_training_stay_together():
+    """A small network of the same form, from the same weights: the curves differ by rounding only."""
+    torch.manual_seed(0)
+    ours, plain = (CapsNet(conv_channels=32, types=8, convolution=way) for way in ("spectral", "direct"))
+    plain.load_state_dict(ours.state_dict())
+    images, labels = torch.rand(20, 1, 28, 28), torch.randint(0, 10, (20,))
+    curves = []
+    for network in (ours, plain):
+        optimizer = torch.optim.Adam(network.parameters(), lr=1e-4)
+        curve = []
+        for _ in range(50):
+            loss = capsule_loss(network(images, labels), images, labels)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            curve.append(loss.item())
+        curves.append(curve)
+    assert curves[0] == pytest.approx(curves[1], rel=1e-3)
+    assert curves[0][-1] < 0.9 * curves[0][0]
+
+
+def test_every_case_names_a_contestant():
+    assert {case.contestant for case in cases_of(RATIOS)} <= CONTESTANTS.keys()
+
+
+def test_a_comparison_times_each_case_in_its_own_process_and_gives_ratios():
+    small = Case("ours", batch=1, iterations=1, training=False)
+    found = compare([Ratio("itself", small, small)], rounds=2, threads=1)
+    assert found["ratios"] == [{"name": "itself", "median": 1, "lowest": 1, "highest": 1, "floor": None}]
+    assert [each["step_ms"] > 0 for each in found["timings"][0]["rounds"]] == [True, True]
