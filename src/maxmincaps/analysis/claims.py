@@ -10,9 +10,11 @@ from maxmincaps.analysis.compare import Interval, Verdict
 from maxmincaps.analysis.judges import MAX_MIN, SOFTMAX, Finding
 from maxmincaps.studies import STUDIES
 from maxmincaps.studies.records import best_scale, budget_in_words, study_rows
-from maxmincaps.studies.study import DATASETS, SHORT
+from maxmincaps.studies.study import DATASETS, SHORT, Study
 
 Row = dict[str, Any]
+MOST_SEEDS = 100
+"""Seeds from here on are taken for somebody's own, not for further runs of a study."""
 
 
 @dataclass(frozen=True)
@@ -48,33 +50,33 @@ class Evidence:
 
 def evidence(rows: Sequence[Row], scale: str | None = None) -> list[Evidence]:
     """Judge every claim by the table of records, at one scale, or at the best that each study has."""
-    return [_evidence(claim, rows, scale) for claim in CLAIMS.values()]
+    shown = {name: _runs_of(STUDIES[name], rows, scale) for name in dict.fromkeys(c.study for c in CLAIMS.values())}
+    return [_evidence(claim, *shown[claim.study]) for claim in CLAIMS.values()]
 
 
-def _evidence(claim: Claim, rows: Sequence[Row], scale: str | None) -> Evidence:
-    study = STUDIES[claim.study]
-    chosen = scale if scale in study.scale_names() else None if scale else best_scale(study, rows)
-    found = study_rows(study, chosen, rows, seeds=_seeds(rows)) if chosen else []
-    finding = claim.judge([row for row in found if row["status"] == "complete"])
+def _runs_of(study: Study, rows: Sequence[Row], scale: str | None) -> tuple[str | None, list[Row]]:
+    """Choose a scale of a study and give its runs, with all seeds there are: there may be more than the scale has."""
+    chosen = best_scale(study, rows) if scale is None else scale if scale in study.scale_names() else None
+    seeds = 1 + max((row["seed"] for row in rows if row["seed"] < MOST_SEEDS), default=0)
+    return chosen, study_rows(study, chosen, rows, seeds) if chosen else []
+
+
+def _evidence(claim: Claim, scale: str | None, rows: Sequence[Row]) -> Evidence:
+    finding = claim.judge([row for row in rows if row["status"] == "complete"])
     budget = "; ".join(dict.fromkeys(f"{SHORT[row['dataset']]}: {budget_in_words(row)}" for row in finding.rows))
     return Evidence(
-        claim.name,
-        claim.sentence,
-        finding.ours,
-        claim.paper,
-        finding.n,
-        budget,
-        finding.verdict,
-        claim.study,
-        chosen if finding.rows else None,
-        finding.interval,
-        sum(row["status"] == "diverged" for row in found),
+        name=claim.name,
+        sentence=claim.sentence,
+        ours=finding.ours,
+        paper=claim.paper,
+        n=finding.n,
+        budget=budget,
+        verdict=finding.verdict,
+        study=claim.study,
+        scale=scale if finding.rows else None,
+        interval=finding.interval,
+        diverged=sum(row["status"] == "diverged" for row in rows),
     )
-
-
-def _seeds(rows: Sequence[Row]) -> int:
-    """Look for as many seeds as there are, as `--seeds` may have asked for more than the scale has."""
-    return 1 + max((row["seed"] for row in rows if row["seed"] < 1000), default=0)
 
 
 def _reported(study: str, measure: str, dataset: str, line: str) -> float:

@@ -13,46 +13,15 @@ from pathlib import Path
 from maxmincaps.errors import InputError
 from maxmincaps.recipe import Recipe
 from maxmincaps.studies.executors import Here
+from maxmincaps.studies.progress import SILENT, LaunchObserver, Outcome, Progress
 from maxmincaps.studies.records import DIVERGED
 from maxmincaps.studies.study import unique
-from maxmincaps.studies.worker import Outcome, train_run
+from maxmincaps.studies.worker import train_run
 from maxmincaps.training.record import Record, records_under
 
 ATTEMPTS = 4
 """How often a run is given to a worker before its deaths are taken for the run's own fault."""
 LOOK_EVERY_S = 0.5
-
-
-@dataclass(frozen=True)
-class Progress:
-    """How far a grid is."""
-
-    runs: int
-    over: int
-    """Runs that need no more work."""
-    running: tuple[str, ...]
-    """Runs that have begun and are not over."""
-    share: float
-    """Of all work, 0 to 1."""
-    elapsed_s: float
-    left_s: float | None
-    """Seconds to go, at the speed so far. None: too early to tell."""
-
-
-class LaunchObserver:
-    """Hears how a grid gets on, and does nothing with it. Subclass it to draw or log; calls come from two threads."""
-
-    def progressed(self, progress: Progress) -> None:
-        """Some time has passed."""
-
-    def finished(self, name: str, recipe: Recipe, outcome: Outcome) -> None:
-        """A run is over, one way or another."""
-
-    def retried(self, name: str, reason: str) -> None:
-        """A worker was lost; another takes the run up from its checkpoint."""
-
-
-SILENT = LaunchObserver()
 
 
 @dataclass
@@ -199,7 +168,7 @@ class _Launch:
 
     def _close(self, name: str, outcome: Outcome) -> None:
         self.outcomes[name] = outcome
-        self.observer.finished(name, self.work.recipes[name], outcome)
+        self.observer.finished(name, outcome)
 
     def _stop(self) -> None:
         """Let every run save its checkpoint. What has not begun sees the file and does not begin."""

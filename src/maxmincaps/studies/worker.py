@@ -7,10 +7,11 @@ import time
 from collections.abc import Callable
 from multiprocessing import parent_process
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 from maxmincaps.errors import DivergedError, InputError
 from maxmincaps.recipe import Recipe
+from maxmincaps.studies.progress import Outcome
 from maxmincaps.studies.records import DIVERGED
 from maxmincaps.training.fit import fit
 from maxmincaps.training.observer import Observer
@@ -18,14 +19,6 @@ from maxmincaps.training.record import InUseError, Record
 
 LOOK_EVERY_S = 0.2
 _at_work = threading.Lock()
-
-
-class Outcome(NamedTuple):
-    """How a run on a worker ended."""
-
-    status: Literal["complete", "diverged", "busy", "stopped", "failed"]
-    """`busy`: another process trains it. `stopped`: its checkpoint is saved."""
-    message: str = ""
 
 
 class Obedient(Observer):

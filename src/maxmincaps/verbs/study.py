@@ -1,0 +1,233 @@
+"""`maxmincaps study`: list, show, run and status of the paper's tables and figures."""
+
+import sys
+from collections.abc import Iterator
+from concurrent.futures import Executor
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from maxmincaps.errors import InputError, known
+from maxmincaps.recipe import Recipe
+from maxmincaps.studies import STUDIES
+from maxmincaps.studies.progress import LaunchObserver, Outcome
+from maxmincaps.studies.progress import Progress as GridProgress
+from maxmincaps.studies.study import Entry, Study, parse_only, select, unique
+from maxmincaps.verbs.terminal import console, percent, table
+
+if TYPE_CHECKING:
+    from maxmincaps.studies.cost import Cost
+
+Name = Annotated[str, Parameter(help="A study's name (`maxmincaps study list`), or `all`.")]
+Scale = Annotated[str, Parameter(help="How much each run may cost: paper, full, small or minute.")]
+Only = Annotated[str, Parameter(help="Only some runs, such as dataset=mnist,seed=0; the same name twice means either.")]
+Seeds = Annotated[int | None, Parameter(help="Seeds 0 to N − 1, instead of as many as the scale has.")]
+Out = Annotated[Path, Parameter(help="The folder of the records. All studies share one, and with it their runs.")]
+
+
+def list_() -> None:
+    """Name all studies."""
+    shown = table("Studies", "name", "in the paper", "claim", "#runs at paper / full / small / minute")
+    for study in STUDIES.values():
+        runs = " / ".join(str(len(study.grid(scale))) for scale in study.scale_names() if scale != "quickstart")
+        shown.add_row(study.name, study.title, study.claim, runs or "none")
+    console.print(shown)
+
+
+def show(name: Name) -> None:
+    """Say what a study claims, which runs it has at each scale, and what the paper reports."""
+    for study in _studies(name):
+        console.print(f"[bold]{study.name}[/] ({study.title})\n\n{study.about}", highlight=False, soft_wrap=True)
+        own = study.borrows or study
+        shown = table("Scales", "scale", "#runs", "each", "to know")
+        for scale in study.scale_names():
+            budgets = "\n".join(budget.in_words() for budget in own.scales[scale])
+            shown.add_row(scale, str(len(study.grid(scale))), budgets, own.notes.get(scale, ""))
+        if study.scale_names():
+            console.print(shown)
+        if study.paper:
+            _show_paper(study)
+
+
+def status(
+    name: Name = "all", *, scale: Scale = "small", only: Only = "", seeds: Seeds = None, out: Out = Path("runs")
+) -> None:
+    """Show which runs of a study are done, and what they came to."""
+    from maxmincaps.studies.records import budget_in_words, read
+
+    reading = read(out)
+    by_print = {row["fingerprint"]: row for row in reading.rows}
+    shown = table(
+        f"Runs in {out}, scale {scale}", "study", "line", "dataset", "#seed", "state", "#best", "#final", "cost"
+    )
+    for study in _with_scale(name, scale):
+        for entry in select(study.entries(scale, seeds), parse_only(only)):
+            recipe, row = entry.recipe, by_print.get(entry.recipe.fingerprint())
+            state = "missing" if row is None else row["status"]
+            if row is not None and state == "unfinished":
+                state = f"epoch {row['epochs_done']} of {recipe.epochs}"
+            best, final = (percent(row[f"{kind}_test_accuracy"] if row else None) for kind in ("best", "final"))
+            cost = budget_in_words(row) if row else ""
+            shown.add_row(study.name, _label(entry), recipe.dataset, str(recipe.seed), state, best, final, cost)
+    console.print(shown)
+    for note in reading.notes:
+        console.print(f"skipped: {note}", highlight=False, soft_wrap=True)
+
+
+def run(
+    name: Name,
+    *,
+    scale: Scale = "small",
+    only: Only = "",
+    seeds: Seeds = None,
+    workers: int = 1,
+    threads: int | None = None,
+    cluster: str | None = None,
+    out: Out = Path("runs"),
+    yes: Annotated[bool, Parameter(negative="")] = False,
+) -> None:
+    """Train what a study still lacks. Stop it at any time and call it again: it goes on where it was.
+
+    Parameters
+    ----------
+    workers: int
+        Processes of this machine that train at the same time, its cores divided among them. 1: this one.
+    threads: int
+        CPU threads of each run. Default: this machine's cores divided by --workers; on a cluster, the worker's own.
+    cluster: str
+        Address of a Dask scheduler (`dask scheduler`, `dask worker ADDRESS --nthreads 1` on machines that share --out).
+    yes: bool
+        Start without asking.
+    """
+    from maxmincaps.studies.executors import threads_for
+    from maxmincaps.studies.launch import launch, plan
+
+    if workers < 1:
+        raise InputError(f"--workers: expected at least 1, found {workers}")
+    entries = [entry for study in _with_scale(name, scale) for entry in study.entries(scale, seeds)]
+    recipes = unique(entry.recipe for entry in select(entries, parse_only(only)))
+    if not recipes:
+        raise InputError(f"study {name}: no run fits --only {only}" if only else f"study {name} needs no runs")
+    # Where a run is trained is no part of what it is, so the record is the same.
+    wanted = threads or (None if cluster or workers == 1 else threads_for(workers))
+    recipes = [recipe.but(threads=recipe.threads or wanted) for recipe in recipes]
+    work = plan(recipes, out)
+    missing = [work.recipes[run] for run in work.missing]
+    cost = _announce(f"study {name}, scale {scale}", recipes, missing, out)
+    if not missing or not (yes or _agreed()):
+        return
+    with _executor(workers, cluster) as executor, _Screen() as screen:
+        try:
+            outcomes = launch(missing, out, executor, observer=screen, weights=cost.seconds)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt("stopped, nothing is lost; the same command goes on") from None
+    failed = {run: outcome for run, outcome in outcomes.items() if outcome.status == "failed"}
+    if failed:
+        raise InputError(
+            f"{len(failed)} of {len(outcomes)} runs failed, the first: {next(iter(failed.values())).message}"
+        )
+
+
+def _studies(name: str) -> list[Study]:
+    return list(STUDIES.values()) if name == "all" else [STUDIES[known(name, STUDIES, "study")]]
+
+
+def _with_scale(name: str, scale: str) -> list[Study]:
+    """Give the studies that have this scale; one that is asked for by name must have it."""
+    if name != "all":
+        study = STUDIES[known(name, STUDIES, "study")]
+        if study.scale_names():
+            known(scale, study.scale_names(), f"scale of {name}")
+        return [study] if study.scale_names() else []
+    found = [study for study in STUDIES.values() if scale in study.scale_names()]
+    if not found:
+        known(scale, dict.fromkeys(s for study in STUDIES.values() for s in study.scale_names()), "scale")
+    return found
+
+
+def _label(entry: Entry) -> str:
+    return entry.line.label + ("" if entry.line.value is None else f", {entry.line.value:g}")
+
+
+def _show_paper(study: Study) -> None:
+    shown = table("The paper's values", "measure", "dataset", "line", "#value", "#sd", "#n")
+    for value in study.paper:
+        sd, n = ("" if number is None else f"{number:g}" for number in (value.sd, value.n))
+        shown.add_row(value.measure, value.dataset, value.line, f"{value.value:g}", sd, n)
+    console.print(shown)
+
+
+def _announce(title: str, recipes: list[Recipe], missing: list[Recipe], out: Path) -> "Cost":
+    """Say what there is to do and what it costs on this machine, before it starts."""
+    from maxmincaps.studies.cost import cost
+
+    if missing:
+        console.print("measuring this machine's speed …", highlight=False)
+    alone = [recipe.but(threads=None) for recipe in missing]
+    found = cost(alone, out)
+    runs = f"{len(missing)} of {len(recipes)} runs missing" if missing else f"all {len(recipes)} runs are there"
+    console.print(f"[bold]{title}[/]: {runs} in {out}", highlight=False)
+    if missing:
+        rates = sorted({speed.training for speed in found.speeds.values()})
+        rate = f"{rates[0]:.0f}" + (f" to {rates[-1]:.0f}" if len(rates) > 1 else "")
+        console.print(
+            f"about {found.hours:.2g} hours on this machine ({rate} images/s in training, all cores)", highlight=False
+        )
+    return found
+
+
+def _agreed() -> bool:
+    if not sys.stdin.isatty():
+        raise InputError("nobody is here to be asked; add --yes to start")
+    return console.input("start? [y/N] ").strip().lower() in ("y", "yes")
+
+
+@contextmanager
+def _executor(workers: int, address: str | None) -> Iterator[Executor | None]:
+    from maxmincaps.studies.executors import LocalProcesses, cluster
+
+    if address:
+        with cluster(address) as executor:
+            yield executor
+    elif workers > 1:
+        with LocalProcesses(workers) as executor:
+            yield executor
+    else:
+        yield None
+
+
+class _Screen(LaunchObserver):
+    """Draws one bar for the whole grid, and a line for each run that ends."""
+
+    def __enter__(self) -> "_Screen":
+        self.bar = Progress(
+            TextColumn("{task.fields[over]} runs"),
+            BarColumn(),
+            TextColumn("{task.percentage:>3.0f} %"),
+            TimeElapsedColumn(),
+            TextColumn("left {task.fields[left]}   {task.fields[running]}"),
+            console=console,
+            transient=True,
+        )
+        self.task = self.bar.add_task("", total=1.0, over="…", left="…", running="")
+        self.bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.bar.stop()
+
+    def progressed(self, progress: GridProgress) -> None:
+        left = "…" if progress.left_s is None else str(timedelta(seconds=round(progress.left_s)))
+        running = f"{len(progress.running)} running" if progress.running else ""
+        over = f"{progress.over} of {progress.runs}"
+        self.bar.update(self.task, completed=progress.share, over=over, left=left, running=running)
+
+    def finished(self, name: str, outcome: Outcome) -> None:
+        console.print(f"{name}  {outcome.status}  {outcome.message}", highlight=False, soft_wrap=True)
+
+    def retried(self, name: str, reason: str) -> None:
+        console.print(f"{name}  goes on elsewhere: {reason}", highlight=False, soft_wrap=True)
