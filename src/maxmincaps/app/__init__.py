@@ -1,0 +1,1 @@
+"""Pages: look inside a capsule network, and put its errors to people. They need the optional part `app`."""

@@ -1,0 +1,273 @@
+"""What people said of the images that networks get wrong: Table 3 and figure 10, from a poll's file alone.
+
+A poll is one SQLite file: what was asked, and every answer. This chapter knows the form of the file and reads it; the
+page that asks writes it. Nothing here needs torch, so that a poll opens at once.
+"""
+
+import io
+import json
+import math
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int64, UInt8
+from PIL import Image
+
+from maxmincaps.errors import InputError
+from maxmincaps.studies.table_3_poll import TABLE_3
+
+Row = dict[str, Any]
+APPLICATION_ID = 0x6D6D6370  # "mmcp": how SQLite's header says whose file it is
+VERSION = 1
+MOST_PIXELS = 1 << 22  # of one image
+SCHEMA = f"""
+PRAGMA application_id = {APPLICATION_ID};
+PRAGMA user_version = {VERSION};
+CREATE TABLE poll (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
+CREATE TABLE question (
+    number INTEGER PRIMARY KEY,
+    image INTEGER NOT NULL,
+    label INTEGER NOT NULL,
+    prediction INTEGER NOT NULL,
+    lengths TEXT NOT NULL,
+    png BLOB NOT NULL
+) STRICT;
+CREATE TABLE answer (
+    person TEXT NOT NULL,
+    number INTEGER NOT NULL REFERENCES question,
+    label INTEGER NOT NULL,
+    answered_at TEXT NOT NULL,
+    PRIMARY KEY (person, number)
+) STRICT, WITHOUT ROWID;
+"""
+"""The form of the file. One answer for each person and question: a second one replaces the first."""
+
+
+class Side(StrEnum):
+    """Whom most people agree with."""
+
+    NETWORK = "network"
+    LABEL = "label"
+    NEITHER = "neither"
+    DIVIDED = "divided"
+    NOBODY = "nobody asked"
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """One image, what the networks make of it, and what people have answered."""
+
+    image: int
+    """Its index in the test set."""
+    label: int
+    prediction: int
+    """What the vote of the networks says."""
+    network: Float[np.ndarray, "class"]
+    """The mean length of each class capsule over the networks; these do not sum to 1."""
+    pixels: UInt8[np.ndarray, "channel height width"]
+    counts: Int64[np.ndarray, "class"]
+    """How many people chose each class."""
+
+    @property
+    def people(self) -> Float[np.ndarray, "class"]:
+        """Give the share of people who chose each class; zeros if nobody has answered."""
+        return self.counts / max(1, self.counts.sum())
+
+    @property
+    def side(self) -> Side:
+        """Tell whom most people agree with."""
+        if not self.counts.sum():
+            return Side.NOBODY
+        chosen = np.flatnonzero(self.counts == self.counts.max())
+        if len(chosen) > 1:
+            return Side.DIVIDED
+        return {self.prediction: Side.NETWORK, self.label: Side.LABEL}.get(int(chosen[0]), Side.NEITHER)
+
+    @property
+    def doubt(self) -> float:
+        """Give the entropy of people's answers in bits: 0 where all agree, the more the poorer the image."""
+        return -math.fsum(share * math.log2(share) for share in self.people.tolist() if share)
+
+
+@dataclass(frozen=True, eq=False)
+class Poll:
+    """Everything that a poll's file says."""
+
+    dataset: str
+    classes: tuple[str, ...]
+    models: int
+    """How many networks voted."""
+    is_open: bool
+    questions: tuple[Question, ...]
+    people: int
+    """Who answered at least once."""
+    finished: int
+    """Who answered every question."""
+
+    @property
+    def answers(self) -> int:
+        """Count the answers."""
+        return sum(int(question.counts.sum()) for question in self.questions)
+
+
+def read(path: Path | str) -> Poll:
+    """Read a poll's file, as it is now, without changing it; a server may be writing it."""
+    with opened(Path(path)) as connection:
+        notes = dict(connection.execute("SELECT name, value FROM poll"))
+        classes = tuple(map(str, json.loads(notes["classes"])))
+        questions = tuple(_questions(connection, len(classes), Path(path)))
+        answered = "SELECT count(*) AS answers FROM answer GROUP BY person"
+        people, finished = connection.execute(
+            f"SELECT count(*), count(*) FILTER (WHERE answers = ?) FROM ({answered})", [len(questions)]
+        ).fetchone()
+        return Poll(
+            dataset=notes["dataset"],
+            classes=classes,
+            models=int(notes["models"]),
+            is_open=notes["state"] == "open",
+            questions=questions,
+            people=people,
+            finished=finished,
+        )
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[sqlite3.Connection]:
+    """Open a poll's file for reading, one moment of it; whatever is wrong with it is one line."""
+    if not path.is_file():
+        raise InputError(f"{path}: there is no such poll; `maxmincaps poll open RUN RUN RUN` makes one")
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=30)) as connection:
+            connection.execute("PRAGMA trusted_schema = OFF")
+            connection.execute("BEGIN")
+            check_form(connection, path)
+            yield connection
+    except (sqlite3.Error, KeyError, ValueError, TypeError, OverflowError, RecursionError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{path}: expected a poll of ours, found {error}") from None
+
+
+def check_form(connection: sqlite3.Connection, path: Path) -> None:
+    """Refuse a file that is not a poll of this version."""
+    found = tuple(connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version"))
+    if found != (APPLICATION_ID, VERSION):
+        raise InputError(f"{path}: expected a poll, version {VERSION}, found application and version {found}")
+
+
+def _questions(connection: sqlite3.Connection, classes: int, path: Path) -> Iterator[Question]:
+    asked = "SELECT number, image, label, prediction, lengths, png FROM question ORDER BY number"
+    chosen = "SELECT label, count(*) FROM answer WHERE number = ? GROUP BY label"
+    for number, image, label, prediction, lengths, png in connection.execute(asked).fetchall():
+        network = np.array(json.loads(lengths), np.float64)
+        counts = np.zeros(classes, np.int64)
+        for answer, count in connection.execute(chosen, [number]):
+            counts[_class(answer, classes, path)] = count
+        if network.shape != (classes,) or not np.isfinite(network).all():
+            raise InputError(f"{path}: expected {classes} lengths of image {image}, found {network.shape}")
+        yield Question(
+            image, _class(label, classes, path), _class(prediction, classes, path), network, _pixels(png, path), counts
+        )
+
+
+def _class(label: Any, classes: int, path: Path) -> int:
+    if not isinstance(label, int) or not 0 <= label < classes:
+        raise InputError(f"{path}: expected a class in 0…{classes - 1}, found {label!r}")
+    return label
+
+
+def _pixels(png: bytes, path: Path) -> UInt8[np.ndarray, "channel height width"]:
+    try:
+        with Image.open(io.BytesIO(png), formats=["PNG"]) as picture:
+            if math.prod(picture.size) > MOST_PIXELS or picture.mode not in ("L", "RGB"):
+                raise InputError(f"{path}: expected a small image, found {picture.size} in {picture.mode}")
+            return np.atleast_3d(np.asarray(picture)).transpose(2, 0, 1)
+    except (OSError, SyntaxError, Image.DecompressionBombError) as error:
+        raise InputError(f"{path}: expected an image, found {error}") from None
+
+
+def table_3(poll: Poll) -> list[Row]:
+    """Give people beside networks, on the true and on the predicted label: a row for each image."""
+    return [
+        _row(
+            question.image,
+            question.label,
+            *_both(question, question.label),
+            question.prediction,
+            *_both(question, question.prediction),
+            question.side,
+        )
+        for question in poll.questions
+    ]
+
+
+def paper_rows() -> list[Row]:
+    """Give the six rows that the paper prints: where people agree with the network and not with the label."""
+    return [_row(*line, Side.NETWORK) for line in TABLE_3]
+
+
+def answer_rows(poll: Poll) -> list[Row]:
+    """Give every bar of every image as a tidy table: how many people chose a class, and the class's mean length."""
+    return [
+        {
+            "image": question.image,
+            "label": question.label,
+            "prediction": question.prediction,
+            "class": name,
+            "people": int(question.counts[number]),
+            "share_of_people": float(question.people[number]),
+            "mean_length": float(question.network[number]),
+        }
+        for question in poll.questions
+        for number, name in enumerate(poll.classes)
+    ]
+
+
+def examples(poll: Poll) -> list[tuple[str, Question]]:
+    """Choose the clearest image of each kind that figure 10 shows, where there is one.
+
+    People side with the network; people side with the label; and the one that people doubt most.
+    """
+    agree = _clearest(question for question in poll.questions if question.side == Side.NETWORK)
+    right = _clearest(question for question in poll.questions if question.side == Side.LABEL)
+    others = [question for question in poll.questions if question not in (agree, right) and question.doubt > 0]
+    poor = max(others, key=lambda question: question.doubt, default=None)
+    named = {"people agree with the network": agree, "people are right": right, "a poor image": poor}
+    return [(title, question) for title, question in named.items() if question]
+
+
+def _clearest(questions: Iterator[Question]) -> Question | None:
+    return max(questions, key=lambda question: float(question.people.max()), default=None)
+
+
+def _both(question: Question, label: int) -> tuple[float | None, float]:
+    people = None if question.side == Side.NOBODY else float(question.people[label])
+    return people, float(question.network[label])
+
+
+def _row(
+    image: int,
+    label: int,
+    people_on_label: float | None,
+    network_on_label: float,
+    prediction: int,
+    people_on_prediction: float | None,
+    network_on_prediction: float,
+    people_agree_with: Side,
+) -> Row:
+    return {
+        "image": image,
+        "label": label,
+        "people_on_label": people_on_label,
+        "network_on_label": network_on_label,
+        "prediction": prediction,
+        "people_on_prediction": people_on_prediction,
+        "network_on_prediction": network_on_prediction,
+        "people_agree_with": str(people_agree_with),
+    }

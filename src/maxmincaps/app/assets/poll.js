@@ -1,0 +1,115 @@
+"use strict";
+// One image at a time. An answer counts when the server says that it is on the disk; until then it is sent again.
+
+const part = (id) => document.getElementById(id);
+let poll = null; // {classes, order, answers, open}, as the server tells it
+let place = 0; // which image of the person's own order is shown; order.length is the end
+let sending = false;
+
+const wait = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds));
+const answered = () => poll.order.filter((number) => number in poll.answers).length;
+
+async function asked(path, options) {
+  // A server that was stopped may come back: ask again, slower and slower, and say so.
+  for (let pause = 250; ; pause = Math.min(2 * pause, 4000)) {
+    try {
+      const answer = await fetch(path, { credentials: "same-origin", cache: "no-store", ...options });
+      const told = await answer.json();
+      part("trouble").textContent = answer.ok ? "" : told.error;
+      return answer.ok ? told : { refused: answer.status };
+    } catch {
+      part("trouble").textContent = "No connection. Your answer is kept here and sent as soon as there is one.";
+      await wait(pause);
+    }
+  }
+}
+
+async function begin() {
+  const told = await asked("state");
+  if (told.refused) return;
+  poll = told;
+  const numbered = poll.classes.every((name) => /^\d$/.test(name));
+  part("question").textContent = numbered ? "Which digit do you see?" : "What do you see?";
+  part("choices").classList.toggle("words", !numbered);
+  part("hint").textContent = numbered ? "Keys: 0 to 9 answer, ← goes back." : "Keys: 0 to 9 answer, in order; ← goes back.";
+  part("choices").replaceChildren(...poll.classes.map(choice));
+  const open = poll.order.findIndex((number) => !(number in poll.answers));
+  place = open < 0 ? poll.order.length : open;
+  show();
+}
+
+function choice(name, label) {
+  const button = document.createElement("button");
+  button.type = "button";
+  button.textContent = name;
+  button.addEventListener("click", () => answer(label));
+  return button;
+}
+
+function show() {
+  const ended = place >= poll.order.length;
+  part("asking").hidden = ended || !poll.open;
+  part("thanks").hidden = !ended || !poll.open;
+  part("closed").hidden = poll.open;
+  const count = poll.order.length;
+  const words = count === 1 ? "image" : "images";
+  part("progress").max = count;
+  part("progress").value = answered();
+  part("progress-words").textContent = ended
+    ? `${answered()} of ${count} ${words} answered`
+    : `Image ${place + 1} of ${count} · ${answered()} answered`;
+  part("thanks-words").textContent = `All ${count} of your answers are stored. You can close this page.`;
+  if (!ended) showImage();
+}
+
+function showImage() {
+  const number = poll.order[place];
+  const image = part("image");
+  image.src = `image/${number}.png`;
+  image.alt = `Image ${place + 1} of ${poll.order.length}: what it shows is the question.`;
+  [...part("choices").children].forEach((button, label) => {
+    button.setAttribute("aria-pressed", String(poll.answers[number] === label));
+  });
+  part("back").disabled = place === 0;
+  part("forward").disabled = !(number in poll.answers);
+  const next = poll.order[place + 1];
+  if (next !== undefined) new Image().src = `image/${next}.png`;
+}
+
+async function answer(label) {
+  if (!poll || !poll.open || sending || place >= poll.order.length || label >= poll.classes.length) return;
+  sending = true;
+  const number = poll.order[place];
+  part("choices").children[label].setAttribute("aria-pressed", "true");
+  const told = await asked("answer", {
+    method: "POST",
+    headers: { "content-type": "application/json" },
+    body: JSON.stringify({ image: number, label }),
+  });
+  sending = false;
+  if (told.refused === 409) poll.open = false;
+  if (!told.refused) {
+    poll.answers[number] = label;
+    place += 1;
+  }
+  show();
+}
+
+function move(step) {
+  if (!poll || sending) return;
+  const furthest = poll.order.findIndex((number) => !(number in poll.answers));
+  const last = furthest < 0 ? poll.order.length : furthest;
+  place = Math.max(0, Math.min(place + step, last));
+  show();
+}
+
+part("back").addEventListener("click", () => move(-1));
+part("forward").addEventListener("click", () => move(1));
+part("again").addEventListener("click", () => move(-1));
+document.addEventListener("keydown", (event) => {
+  if (event.repeat || event.ctrlKey || event.altKey || event.metaKey) return;
+  if (/^[0-9]$/.test(event.key)) answer(Number(event.key));
+  if (event.key === "ArrowLeft" || event.key === "Backspace") move(-1);
+  if (event.key === "ArrowRight") move(1);
+});
+begin();

@@ -1,0 +1,48 @@
+"""What a poll asks: the images that a vote of trained networks gets wrong."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+
+from maxmincaps.analysis.poll import Question
+from maxmincaps.analysis.responses import responses
+from maxmincaps.analysis.vote import vote
+from maxmincaps.app.store import Asked
+from maxmincaps.data.augment import for_testing
+from maxmincaps.data.batches import as_float
+from maxmincaps.data.images import load
+from maxmincaps.errors import InputError
+from maxmincaps.training.record import Record
+
+
+def questions_of(runs: Sequence[Path], images: Sequence[int] | None = None) -> Asked:
+    """Ask about the test images that the runs' majority vote gets wrong, or about the given ones."""
+    decision = vote([responses(run) for run in runs])
+    recipe = Record(runs[0]).recipe
+    test = load(recipe.dataset, "test", image_size=recipe.image_size, grey=recipe.grey)
+    if not torch.equal(test.labels, decision.labels):
+        raise InputError(f"{runs[0]}: was tested on other images than {recipe.dataset} has here")
+    chosen = sorted(set(decision.wrong.tolist() if images is None else images))
+    if not chosen:
+        raise InputError("this vote gets no image wrong; name images to ask about with --images 1,2,3")
+    for image in chosen:
+        if not 0 <= image < len(test):
+            raise InputError(f"--images: expected 0 to {len(test) - 1}, found {image}")
+    # People see what the network sees: the central window where it was trained on crops.
+    seen = for_testing(recipe.but(whiten=False))(as_float(test.images[chosen]))
+    pixels = seen.mul(255).round().to(torch.uint8).numpy()
+    none = torch.zeros(len(test.classes), dtype=torch.int64).numpy()
+    questions = [
+        Question(
+            image=image,
+            label=int(decision.labels[image]),
+            prediction=int(decision.predictions[image]),
+            network=decision.lengths[image].double().numpy(),
+            pixels=pixels[place],
+            counts=none,
+        )
+        for place, image in enumerate(chosen)
+    ]
+    # Own images are named by their folder's last part: where they lie is nobody's business.
+    return Asked(Path(recipe.dataset).name, tuple(test.classes), len(runs), questions)

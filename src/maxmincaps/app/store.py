@@ -1,0 +1,221 @@
+"""Where a poll's answers are kept: one SQLite file, in which an answer is on the disk before it is acknowledged."""
+
+import hashlib
+import hmac
+import io
+import json
+import random
+import secrets
+import sqlite3
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+from PIL import Image
+
+from maxmincaps.analysis.poll import SCHEMA, Question, check_form
+from maxmincaps.errors import InputError
+
+KEEP = """
+INSERT INTO answer (person, number, label, answered_at)
+SELECT :person, :number, :label, :now WHERE (SELECT value FROM poll WHERE name = 'state') = 'open'
+ON CONFLICT (person, number) DO UPDATE SET label = excluded.label, answered_at = excluded.answered_at
+"""
+"""One statement decides that the poll is open and keeps the answer, so that nothing can come between."""
+
+
+class ClosedError(InputError):
+    """The poll takes no more answers."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a poll asks: images, and whose errors they are."""
+
+    dataset: str
+    classes: tuple[str, ...]
+    models: int
+    questions: Sequence[Question]
+
+
+class Store:
+    """An open poll file. Every method may be called from any thread, and several processes may share the file."""
+
+    def __init__(self, path: Path) -> None:
+        self._lock = threading.Lock()
+        self._path = path
+        with _explained(path):
+            self._connection = sqlite3.connect(path, timeout=30, check_same_thread=False, isolation_level=None)
+            self._connection.execute("PRAGMA trusted_schema = OFF")
+            self._connection.execute("PRAGMA journal_mode = WAL")
+            # FULL: a commit returns when the answer is on the disk, also when the power fails in the next instant.
+            self._connection.execute("PRAGMA synchronous = FULL")
+            self._connection.execute("PRAGMA foreign_keys = ON")
+
+    @classmethod
+    def create(cls, path: Path, asked: Asked) -> Self:
+        """Make the file, whole or not at all; one that asks the same already is continued."""
+        with _explained(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+        store = cls(path)
+        with store._transaction() as connection:
+            if connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]:
+                check_form(connection, path)
+            else:
+                _write(connection, asked)
+        store._load()
+        if store._identity() != _identity_of(asked):
+            store.shut()
+            raise InputError(f"{path}: expected a poll of the same images and networks; choose another --out")
+        return store
+
+    @classmethod
+    def existing(cls, path: Path) -> Self:
+        """Open a poll that was made before."""
+        if not path.is_file():
+            raise InputError(f"{path}: there is no such poll; `maxmincaps poll open RUN RUN RUN` makes one")
+        store = cls(path)
+        with _explained(path):
+            check_form(store._connection, path)
+        store._load()
+        return store
+
+    def _load(self) -> None:
+        notes = dict(self._rows("SELECT name, value FROM poll"))
+        try:
+            self._secret = bytes.fromhex(notes["secret"])
+            self.classes = tuple(map(str, json.loads(notes["classes"])))
+            self._about = (notes["dataset"], int(notes["models"]))
+        except (KeyError, ValueError, TypeError, RecursionError):
+            raise InputError(f"{self._path}: expected a whole poll, found one with parts missing") from None
+        # Cookies are shared among the ports of a machine, and a machine may serve several polls.
+        self.cookie = f"maxmincaps_{hashlib.sha256(self._secret).hexdigest()[:8]}"
+        self.images = dict(self._rows("SELECT number, png FROM question ORDER BY number"))
+        self._shown = self._rows("SELECT image, prediction FROM question ORDER BY image")
+
+    def _identity(self) -> tuple:
+        return (*self._about, self.classes, self._shown)
+
+    def new_person(self) -> str:
+        """Give an anonymous id that nobody else has, signed so that it cannot be made up."""
+        name = secrets.token_hex(16)
+        return f"{name}.{self._signature(name)}"
+
+    def person(self, signed: str) -> str | None:
+        """Give the id, if it is one that this poll gave out."""
+        name, _, signature = signed.partition(".")
+        genuine = hmac.compare_digest(signature.encode(), self._signature(name).encode())
+        return name if genuine else None
+
+    def _signature(self, name: str) -> str:
+        return hmac.new(self._secret, name.encode(), hashlib.sha256).hexdigest()[:32]
+
+    def order(self, person: str) -> list[int]:
+        """Give the numbers of all images in this person's own random order, which is always the same."""
+        numbers = list(self.images)
+        random.Random(self._signature(f"order {person}")).shuffle(numbers)
+        return numbers
+
+    @property
+    def is_open(self) -> bool:
+        """Whether answers are taken."""
+        return self._rows("SELECT value FROM poll WHERE name = 'state'") == [("open",)]
+
+    def set_open(self, is_open: bool) -> None:
+        """Take answers from now on, or none."""
+        with self._transaction() as connection:
+            state = "open" if is_open else "closed"
+            connection.execute("UPDATE poll SET value = ? WHERE name = 'state'", [state])
+
+    def answers_of(self, person: str) -> dict[int, int]:
+        """Give what a person has answered so far: the class chosen for each image."""
+        return dict(self._rows("SELECT number, label FROM answer WHERE person = ?", person))
+
+    def answer(self, person: str, number: int, label: int) -> int:
+        """Keep an answer, in place of an earlier one of the same person; give how many images they have answered."""
+        if number not in self.images:
+            raise InputError(f"image: expected one of the {len(self.images)} of this poll, found {number}")
+        if not 0 <= label < len(self.classes):
+            raise InputError(f"label: expected 0 to {len(self.classes) - 1}, found {label}")
+        now = datetime.now(UTC).isoformat(timespec="milliseconds")
+        with self._transaction() as connection:
+            kept = connection.execute(KEEP, {"person": person, "number": number, "label": label, "now": now})
+            if not kept.rowcount:
+                raise ClosedError("this poll is closed and takes no more answers")
+            return connection.execute("SELECT count(*) FROM answer WHERE person = ?", [person]).fetchone()[0]
+
+    def shut(self) -> None:
+        """Let go of the file."""
+        with self._lock:
+            self._connection.close()
+
+    def _rows(self, query: str, *values: str) -> list[tuple]:
+        with self._lock, _explained(self._path):
+            return self._connection.execute(query, values).fetchall()
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        """Let one thread at a time work, and keep all of what it does, or nothing."""
+        with self._lock, _explained(self._path):
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._connection
+                self._connection.execute("COMMIT")
+            except BaseException:
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+                raise
+
+
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    """Say in one line what is wrong with the file or the disk."""
+    try:
+        yield
+    except (sqlite3.Error, OSError) as error:
+        raise InputError(f"{path}: cannot be used as a poll: {error}") from error
+
+
+def _write(connection: sqlite3.Connection, asked: Asked) -> None:
+    for statement in filter(str.strip, SCHEMA.split(";")):
+        connection.execute(statement)
+    notes = {
+        "state": "open",
+        "secret": secrets.token_hex(32),
+        "dataset": asked.dataset,
+        "classes": json.dumps(asked.classes),
+        "models": str(asked.models),
+    }
+    connection.executemany("INSERT INTO poll VALUES (?, ?)", notes.items())
+    connection.executemany(
+        "INSERT INTO question VALUES (?, ?, ?, ?, ?, ?)",
+        [
+            (
+                number,
+                question.image,
+                question.label,
+                question.prediction,
+                json.dumps(question.network.tolist()),
+                png(question.pixels),
+            )
+            for number, question in enumerate(asked.questions)
+        ],
+    )
+
+
+def _identity_of(asked: Asked) -> tuple:
+    shown = sorted((question.image, question.prediction) for question in asked.questions)
+    return (asked.dataset, asked.models, asked.classes, shown)
+
+
+def png(pixels: np.ndarray) -> bytes:
+    """Write an image (channel, height, width) as PNG."""
+    picture = Image.fromarray(pixels[0] if len(pixels) == 1 else pixels.transpose(1, 2, 0))
+    buffer = io.BytesIO()
+    picture.save(buffer, "PNG", optimize=True)
+    return buffer.getvalue()
