@@ -1,7 +1,6 @@
 """Figures 2 to 4: how routing went for one training image."""
 
 from collections.abc import Mapping, Sequence
-from typing import Literal
 
 import numpy as np
 from jaxtyping import Float
@@ -11,19 +10,20 @@ from matplotlib.ticker import LogLocator, MaxNLocator, MultipleLocator, NullForm
 from torch import Tensor
 
 from maxmincaps.analysis.traces import Histogram, Trace, chosen_children
+from maxmincaps.errors import known
 from maxmincaps.report.style import FAINT, FULL_WIDTH, Look, look, styled
 
+COLUMNS = ("true class", "all")
 QUANTITIES = {"logits": "logits $b_{ij}$", "couplings": "couplings $c_{ij}$"}
 
 
 @styled
-def evolution(
-    histograms: Mapping[str, Sequence[Histogram]], column: Literal["true class", "all"] = "true class"
-) -> Figure:
+def evolution(histograms: Mapping[str, Sequence[Histogram]], column: str = "true class") -> Figure:
     """Draw histograms of logits and couplings: a row for each iteration, a pair of columns for each normalization.
 
     `column` takes the true class's column of each, as the paper's figures do, or all of them.
     """
+    known(column, COLUMNS, "column")
     shown = {name: [panel for panel in panels if panel.column == column] for name, panels in histograms.items()}
     rows = 1 + max(panel.iteration for panels in shown.values() for panel in panels)
     most = max(panel.counts.max().item() for panels in shown.values() for panel in panels)

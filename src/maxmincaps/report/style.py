@@ -1,6 +1,7 @@
 """One quiet look for every figure: Max-Min is blue, solid, with triangles; Softmax is orange, dashed, with circles."""
 
-import io
+import re
+import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
@@ -11,6 +12,7 @@ import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap, to_rgb
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 INK = "#24292f"
 """Text and axes. The page gives this colour its own value in the dark."""
@@ -121,19 +123,38 @@ def panel_title(axes: Axes, letter: str, words: str, colour: str = INK) -> None:
     axes.set_title(f"({letter}) {words}", loc="left", color=colour, fontweight="bold" if colour != INK else "normal")
 
 
-def svg(figure: Figure) -> str:
-    """Give the figure as SVG text, without a date, so that the same figure is the same text."""
-    buffer = io.StringIO()
-    with matplotlib.rc_context(RULES):
-        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
-    return buffer.getvalue()
+def footnote(figure: Figure, words: str) -> None:
+    """Write a note under a finished figure, so that it goes wherever the figure goes."""
+    lines = textwrap.wrap(words, width=int(19 * figure.get_figwidth()))
+    before = figure.get_figheight()
+    after = before + 0.14 * len(lines) + 0.06
+    figure.set_figheight(after)
+    engine = figure.get_layout_engine()
+    if isinstance(engine, ConstrainedLayoutEngine):
+        engine.set(rect=(0, 1 - before / after, 1, before / after))
+    place = {"va": "bottom", "linespacing": 1.3, "gid": "footnote"}
+    figure.text(0.01, 0.03 / after, "\n".join(lines), fontsize=6.5, color=FAINT, **place)
 
 
 def save(figure: Figure, folder: Path, name: str) -> tuple[Path, Path]:
-    """Write the figure as PNG and as SVG; give both paths."""
+    """Write the figure as PNG and as SVG, the same bytes for the same figure; give both paths."""
     folder.mkdir(parents=True, exist_ok=True)
     png, vector = folder / f"{name}.png", folder / f"{name}.svg"
     with matplotlib.rc_context(RULES):
         figure.savefig(png, dpi=PNG_DPI, metadata={"Software": None})
-    vector.write_text(svg(figure), encoding="utf-8")
+        figure.set_layout_engine("none")  # everything has its place now
+        figure.savefig(vector, metadata={"Date": None, "Creator": None})
     return png, vector
+
+
+def for_page(text: str, prefix: str) -> str:
+    """Fit an SVG file's text into a page: no background, the page's own ink, and names that no other figure has."""
+    text = text[text.index("<svg") :]
+    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
+    text = (
+        re.sub(r'\s(width|height|xmlns|xmlns:xlink|version)="[^"]*"', "", text[: text.index(">")])
+        + text[text.index(">") :]
+    )
+    text = text.replace(f"fill: {PAPER}", "fill: none", 1)
+    text = text.replace(INK, "var(--ink)").replace(FAINT, "var(--faint)")
+    return re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{prefix}-", text)

@@ -42,8 +42,8 @@ class Table:
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     notes: tuple[str, ...] = ()
-    words: int = 1
-    """How many columns at the left are words; the others are numbers, and stand right-aligned."""
+    words: tuple[str, ...] = ()
+    """The columns beside the first that hold words; all others hold numbers, and stand right-aligned."""
 
     @property
     def empty(self) -> bool:
@@ -106,7 +106,7 @@ class Table:
         return paths
 
     def _is_words(self, place: int) -> bool:
-        return place < self.words
+        return place == 0 or self.columns[place] in self.words
 
     def _side(self, place: int) -> str:
         return "" if self._is_words(place) else ' class="number"'

@@ -1,0 +1,108 @@
+"""The report: one page that needs nothing else, and beside it a file for every figure and table."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+
+import jinja2
+from markupsafe import Markup
+from matplotlib.figure import Figure
+
+from maxmincaps.analysis import poll as polls
+from maxmincaps.analysis.claims import Evidence, evidence
+from maxmincaps.analysis.compare import Verdict
+from maxmincaps.errors import InputError
+from maxmincaps.report.chapters import CHAPTERS, Chapter
+from maxmincaps.report.material import Material, Plate, command_for
+from maxmincaps.report.style import for_page, save
+from maxmincaps.report.table import Table
+from maxmincaps.studies import STUDIES
+from maxmincaps.studies.records import coverage, read
+from maxmincaps.studies.study import Study
+from maxmincaps.training.record import write_whole
+
+SIGNS = {Verdict.HOLDS: "✓", Verdict.FAILS: "✗", Verdict.TOO_FEW: "…"}
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A plate as the page shows it."""
+
+    plate: Plate
+    html: Markup | None
+    files: tuple[str, ...]
+    """Where it lies beside the page."""
+
+
+def build(
+    runs: Path | str,
+    out: Path | str,
+    *,
+    poll: Path | str | None = None,
+    studies: Mapping[str, Study] = STUDIES,
+) -> Path:
+    """Build the page from the records below `runs`, and give its path; what is not there yet is said on it."""
+    runs, out = Path(runs), Path(out)
+    if not runs.is_dir():
+        raise InputError(f"{runs}: there is no such folder of runs")
+    found = read(runs)
+    material = Material(found.rows, studies, polls.read(poll) if poll else None)
+    out.mkdir(parents=True, exist_ok=True)
+    claims = evidence(found.rows)
+    page = _template().render(
+        claims=claims,
+        verdicts=Counter(claim.verdict for claim in claims),
+        Verdict=Verdict,
+        signs=SIGNS,
+        command_of={claim.name: command_for(STUDIES[claim.study], claim.scale) for claim in claims},
+        interval_of={claim.name: _interval(claim) for claim in claims},
+        chapters=[(chapter, [_written(plate, out) for plate in _plates(chapter, material)]) for chapter in CHAPTERS],
+        coverage=[(study, coverage(study, found.rows)) for study in studies.values() if study.scale_names()],
+        command_for=command_for,
+        rows=found.rows,
+        notes=found.notes,
+        made_on=datetime.now(UTC).date().isoformat(),
+        version=version("maxmincaps"),
+    )
+    write_whole(out / "index.html", page.encode())
+    return out / "index.html"
+
+
+def _plates(chapter: Chapter, material: Material) -> list[Plate]:
+    """Give a chapter's plates; a record that cannot be read costs its chapter, not the page."""
+    try:
+        return chapter.plates(material)
+    except InputError as error:
+        return [
+            Plate(chapter.name, chapter.heading, f"This chapter cannot be drawn: {error}.", None, "maxmincaps verify")
+        ]
+
+
+def _written(plate: Plate, out: Path) -> Shown:
+    """Write a plate's files, and give it as the page shows it."""
+    if isinstance(plate.content, Figure):
+        paths = save(plate.content, out / "figures", plate.name)
+        html = Markup(for_page(paths[1].read_text(encoding="utf-8"), plate.name))
+    elif isinstance(plate.content, Table):
+        paths = tuple(plate.content.save(out / "tables"))
+        html = Markup(plate.content.to_html())
+    else:
+        return Shown(plate, None, ())
+    return Shown(plate, html, tuple(path.relative_to(out).as_posix() for path in paths))
+
+
+def _interval(claim: Evidence) -> str:
+    found = claim.interval
+    if found is None or found.low is None or found.high is None:
+        return "none: fewer than two runs" if claim.n else "–"
+    return f"{found.low:+.3g} to {found.high:+.3g}"
+
+
+def _template() -> jinja2.Template:
+    loader = jinja2.PackageLoader("maxmincaps", "report")
+    return jinja2.Environment(
+        loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
+    ).get_template("page.html.jinja")

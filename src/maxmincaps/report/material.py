@@ -1,0 +1,97 @@
+"""What the page is made of: the records, and the plates that are drawn from them."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+from maxmincaps.analysis.poll import Poll
+from maxmincaps.report.selection import NOT_PAPER, Shown, budgets, paper_fingerprints, shown, title_of, twins
+from maxmincaps.report.style import footnote
+from maxmincaps.report.table import Table
+from maxmincaps.studies.records import Row
+from maxmincaps.studies.study import Study
+
+IN_THE_PAPER = ("mnist", "cifar10")
+"""The datasets of figures 2 to 6."""
+
+
+@dataclass(frozen=True)
+class Plate:
+    """A figure or a table with its words, or the words that say why it is not there."""
+
+    name: str
+    title: str
+    caption: str
+    content: Figure | Table | None
+    command: str
+    """What makes it, or would make it."""
+    budget: str = ""
+    """What the runs cost that it shows. Empty: it shows no runs."""
+    below_paper: bool = False
+
+
+@dataclass(frozen=True)
+class Material:
+    """The records of a folder, as the figures and tables ask for them."""
+
+    rows: Sequence[Row]
+    studies: Mapping[str, Study]
+    poll: Poll | None = None
+    """What people said of the misclassified images, if they were asked."""
+
+    def shown(self, study: str) -> Shown:
+        """Give the runs of a study that are shown."""
+        return shown(self.studies[study], self.rows)
+
+    @cached_property
+    def twins(self) -> dict[str, dict[str, Row]]:
+        """Give the networks that figures 2 to 6 look into: of the paper's two datasets, else of the first there are."""
+        found = twins(self.rows)
+        wanted = [name for name in IN_THE_PAPER if name in found]
+        others = [name for name in found if name not in wanted]
+        # A stand-in for MNIST is better than nothing, but is never mixed up with it: each panel bears its name.
+        chosen = wanted if len(wanted) == 2 else [*wanted, *others][:2]
+        return {name: found[name] for name in chosen}
+
+    @cached_property
+    def _paper_runs(self) -> set[str]:
+        return paper_fingerprints(self.studies.values(), 1 + max((row["seed"] for row in self.rows), default=0))
+
+    def below_paper(self, rows: Iterable[Row]) -> bool:
+        """Tell whether any run has another budget than the paper's."""
+        return any(row["fingerprint"] not in self._paper_runs for row in rows)
+
+    def plate(
+        self, name: str, title: str, caption: str, content: Figure | Table, command: str, rows: Sequence[Row]
+    ) -> Plate:
+        """Make a plate of some runs; a figure carries what has to be said of them within itself."""
+        below, budget = self.below_paper(rows), self._budget(rows)
+        if isinstance(content, Figure) and budget:
+            footnote(content, budget + (f" — {NOT_PAPER}" if below else ""))
+        return Plate(name, title, caption, content, command, budget, below)
+
+    def _budget(self, rows: Sequence[Row]) -> str:
+        """Say what the runs cost, dataset by dataset."""
+        datasets = dict.fromkeys(row["dataset"] for row in rows)
+        own = {name: [row for row in rows if row["dataset"] == name] for name in datasets}
+        return "; ".join(f"{title_of(name)}: {budgets(runs)} (runs: {len(runs)})" for name, runs in own.items())
+
+
+def absent(name: str, title: str, caption: str, study: Study) -> Plate:
+    """Say that a figure cannot be drawn yet, and what would make it possible."""
+    return Plate(name, title, caption, None, command_for(study))
+
+
+def command_for(study: Study, scale: str | None = None) -> str:
+    """Give the command that runs a study: at the scale that is shown, else at the cheapest with the paper's network."""
+    scales = study.scale_names()
+    cheapest = "small" if "small" in scales else scales[-1] if scales else ""
+    return f"maxmincaps study run {study.name}" + (f" --scale {scale or cheapest}" if scales else "")
+
+
+def name_of(row: Row) -> str:
+    """Name a run by its folder."""
+    return Path(row["folder"]).name

@@ -1,0 +1,118 @@
+"""The chapter on the MNIST record: table 2, the images that it gets wrong, and what people say of them."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from jaxtyping import UInt8
+from torch import Tensor
+
+from maxmincaps.analysis.poll import examples
+from maxmincaps.analysis.responses import Responses, responses
+from maxmincaps.analysis.vote import vote
+from maxmincaps.data.images import load
+from maxmincaps.report import mistakes, tables
+from maxmincaps.report.material import Material, Plate, absent, command_for
+from maxmincaps.report.poll import human_or_network
+from maxmincaps.report.selection import Shown, title_of
+from maxmincaps.studies.records import Row
+from maxmincaps.training.record import Record
+
+GRID = "Above each image: its index in the test set, the prediction, and the true label. "
+
+
+def mnist_record(material: Material) -> list[Plate]:
+    """Tables 2 and 3, figures 9, 10 and A.1 to A.3."""
+    runs, voting = material.shown("mnist-record"), material.shown("misclassified")
+    voters = tables.voters(voting)[:3]
+    models = [responses(row["folder"]) for row in voters]
+    voted = vote(models) if len(models) == 3 else None
+    return [
+        Plate(
+            "table-2",
+            "Table 2",
+            "Test errors of single networks and of votes, the paper's beside ours.",
+            tables.table_2(runs),
+            command_for(runs.study, next(iter(runs.scales.values()), None)),
+            below_paper=material.below_paper(runs.rows),
+        ),
+        *(_misclassified(material, voting, voters, models, voted) if models else _stand_in(material)),
+        *_people(material, voted, voters),
+    ]
+
+
+def _misclassified(
+    material: Material, runs: Shown, voters: Sequence[Row], models: Sequence[Responses], voted: Responses | None
+) -> list[Plate]:
+    images = test_images(voters[0])
+    command = command_for(runs.study, next(iter(runs.scales.values()), None))
+    told = {measure.measure: int(measure.value) for measure in runs.study.paper}
+    plates = []
+    if voted:
+        words = (
+            f"The {len(voted.wrong)} images that the vote of three networks gets wrong (the paper's vote: {{}}). {GRID}"
+        )
+        figure = mistakes.misclassified(voted, images)
+        caption = words.format(told["vote_misclassified"])
+        plates.append(material.plate("figure-9", "Figure 9", caption, figure, command, voters))
+    else:
+        plates.append(
+            absent("figure-9", "Figure 9", f"Needs three networks that vote; there are {len(models)}.", runs.study)
+        )
+    for letter, row, model in zip("abc", voters, models, strict=False):
+        caption = (
+            f"The {len(model.wrong)} images that model {letter.upper()} (seed {row['seed']}) gets wrong "
+            f"(the paper's: {told[f'model_{letter}_misclassified']}). {GRID}"
+        )
+        name, title = f"figure-a{'abc'.index(letter) + 1}", f"Figure A.{'abc'.index(letter) + 1}"
+        plates.append(material.plate(name, title, caption, mistakes.misclassified(model, images), command, [row]))
+    whose = "the vote" if voted else "model A"
+    caption = f"How often {whose} takes a true class for another. Bold: right answers. Shades are of the errors alone."
+    confusion = mistakes.confusion(voted or models[0])
+    return [*plates, material.plate("confusion", "Confusion matrix", caption, confusion, command, voters)]
+
+
+def _stand_in(material: Material) -> list[Plate]:
+    """Show what a single network gets wrong while there is no MNIST record; it bears its dataset's name."""
+    study = material.studies["misclassified"]
+    words = "The images that the vote of three networks gets wrong, and those of each."
+    plates = [absent("figure-9", "Figures 9, A.1 to A.3", words, study)]
+    for dataset, pair in list(material.twins.items())[:1]:
+        name, row = list(pair.items())[-1]
+        model, title = responses(row["folder"]), f"{title_of(dataset)}, one {name} network"
+        caption = (
+            f"The {len(model.wrong)} of {len(model.labels):,} test images of {title_of(dataset)} that it gets wrong. "
+        )
+        command = f"maxmincaps look misclassified {row['run']}"
+        grid, counts = mistakes.misclassified(model, test_images(row)), mistakes.confusion(model, name)
+        plates += [
+            material.plate("misclassified", f"Misclassified: {title}", caption + GRID, grid, command, [row]),
+            material.plate(
+                "confusion",
+                f"Confusion matrix: {title}",
+                "Bold: right answers. Shades are of the errors alone.",
+                counts,
+                command,
+                [row],
+            ),
+        ]
+    return plates
+
+
+def _people(material: Material, voted: Responses | None, voters: Sequence[Row]) -> list[Plate]:
+    study, poll = material.studies["poll"], material.poll
+    below = material.below_paper(voters)
+    table = tables.table_3(poll, voted, below)
+    command = "maxmincaps poll open RUN RUN RUN"
+    plates = [Plate("table-3", "Table 3", study.claim, table, command, below_paper=below and bool(voters))]
+    words = "People beside networks, class by class, for three of the images that the networks get wrong. "
+    if poll is None or not (chosen := examples(poll)):
+        return [*plates, Plate("figure-10", "Figure 10", words + "Nobody has been asked yet.", None, command)]
+    figure = human_or_network(chosen, poll.classes, poll.people, poll.models)
+    words += "People's shares sum to 1, the lengths of capsules do not."
+    return [*plates, material.plate("figure-10", "Figure 10", words, figure, command, voters)]
+
+
+def test_images(row: Row) -> UInt8[Tensor, "image channel height width"]:
+    """Load the test images that a run was tested on."""
+    recipe = Record(Path(row["folder"])).recipe
+    return load(recipe.dataset, "test", image_size=recipe.image_size, grey=recipe.grey).images

@@ -1,0 +1,134 @@
+"""Which runs a figure or a table shows, and what has to be said of them wherever their numbers stand."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from maxmincaps.analysis.compare import Interval, interval
+from maxmincaps.recipe import MachineSettings, Recipe
+from maxmincaps.studies.records import Row, budget_in_words, is_smaller, study_rows
+from maxmincaps.studies.study import SHORT, Study
+
+PAPER_SCALE = "paper"
+PAIRED = ("softmax", "max-min")
+NOT_PAPER = "not the paper's budget"
+
+
+@dataclass(frozen=True)
+class Shown:
+    """The runs of a study, each dataset at the one scale of which most has been run."""
+
+    study: Study
+    scales: Mapping[str, str]
+    """The scale that was chosen for each dataset."""
+    rows: Sequence[Row]
+
+    def of(self, dataset: str, line: str, value: float | None = None) -> list[Row]:
+        """Give the runs of one line of the study, or of one point of its curve, diverged ones too."""
+        wanted = {"dataset": dataset, "line": line, "value": value}
+        return [row for row in self.rows if all(row[name] == found for name, found in wanted.items())]
+
+    @property
+    def below_paper(self) -> bool:
+        """Whether any of these runs has another budget than the paper's."""
+        return any(scale != PAPER_SCALE for scale in self.scales.values())
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Say what to know of the scales that are shown."""
+        told = (self.study.borrows or self.study).notes
+        names = dict.fromkeys(self.scales.values())
+        return tuple(f"Scale {name}: {told[name]}." for name in names if name in told)
+
+
+def shown(study: Study, rows: Sequence[Row]) -> Shown:
+    """Choose, for each dataset, the largest scale that is whole, else the one of which most has been run."""
+    seeds = 1 + max((row["seed"] for row in rows), default=0)
+    chosen: dict[str, tuple[float, str, list[Row]]] = {}
+    for scale in study.scale_names():
+        # Nobody is kept from running more seeds than a scale has, so all that were run are looked for.
+        found = study_rows(study, scale, rows, seeds)
+        planned = [entry.recipe.dataset for entry in study.entries(scale)]
+        for dataset in dict.fromkeys(planned):
+            own = [row for row in found if row["dataset"] == dataset]
+            share = min(1.0, len(own) / planned.count(dataset))
+            if share > chosen.get(dataset, (0.0,))[0]:
+                chosen[dataset] = (share, scale, own)
+    return Shown(
+        study,
+        {dataset: scale for dataset, (_, scale, _) in chosen.items()},
+        [row for _, _, own in chosen.values() for row in own],
+    )
+
+
+def complete(rows: Iterable[Row]) -> list[Row]:
+    """Keep the runs that came to their end with a result."""
+    return [row for row in rows if row["status"] == "complete"]
+
+
+def mean(rows: Iterable[Row], measure: Callable[[Row], float]) -> Interval | None:
+    """Give the mean of a measure over runs."""
+    return interval(measure(row) for row in complete(rows))
+
+
+def counted(rows: Sequence[Row]) -> str:
+    """Say how many runs there are, and how many of them diverged."""
+    diverged = len(rows) - len(complete(rows))
+    return f"{len(complete(rows))}" + (f" (and {diverged} diverged)" if diverged else "")
+
+
+def budgets(rows: Iterable[Row]) -> str:
+    """Say what the runs cost, each budget once."""
+    return "; ".join(dict.fromkeys(budget_in_words(row) for row in rows))
+
+
+def title_of(dataset: str) -> str:
+    """Give a dataset the name that the paper gives it, or its own."""
+    return SHORT.get(dataset, Path(dataset).stem)
+
+
+def title_with_mark(rows: Sequence[Row], dataset: str) -> str:
+    """Name a dataset, and say where its images were made again by the authors' procedure."""
+    return title_of(dataset) + (" (regenerated)" if any(row["regenerated"] for row in rows) else "")
+
+
+def twins(rows: Iterable[Row]) -> dict[str, dict[str, Row]]:
+    """Choose, for each dataset, a Softmax and a Max-Min network that were trained alike: those the figures look into.
+
+    Of several pairs the one that is nearest to the paper's settings and was trained longest is taken; where a dataset
+    has no pair, a single network.
+    """
+    groups: dict[tuple[Any, ...], dict[str, Row]] = {}
+    for row in complete(rows):
+        if row["normalization"] in PAIRED:
+            groups.setdefault(_all_but(row, "normalization"), {})[row["normalization"]] = row
+    best: dict[str, dict[str, Row]] = {}
+    for group in sorted(groups.values(), key=_nearness, reverse=True):
+        best.setdefault(next(iter(group.values()))["dataset"], {name: group[name] for name in PAIRED if name in group})
+    return best
+
+
+def siblings(rows: Iterable[Row], one: Row) -> list[Row]:
+    """Give the complete runs that differ from one in the seed alone, and that one."""
+    return [row for row in complete(rows) if _all_but(row, "seed") == _all_but(one, "seed")]
+
+
+def _all_but(row: Row, left_out: str) -> tuple[str, ...]:
+    settings = Recipe.model_fields.keys() - MachineSettings.model_fields.keys() - {left_out}
+    return tuple(str(row[name]) for name in sorted(settings))
+
+
+def _nearness(group: Mapping[str, Row]) -> tuple[Any, ...]:
+    row = next(iter(group.values()))
+    paper = Recipe()
+    as_paper = all(
+        row[name] == getattr(paper, name) for name in ("iterations", "start", "low", "high", "shift", "rotate", "relu")
+    )
+    return len(group), as_paper, not is_smaller(row), row["epochs"] * (row["trained_on"] or 0), -row["seed"]
+
+
+def paper_fingerprints(studies: Iterable[Study], seeds: int) -> set[str]:
+    """Name every run that any study has at the paper's budget."""
+    grids = (study.grid(PAPER_SCALE, seeds) for study in studies if PAPER_SCALE in study.scale_names())
+    return {recipe.fingerprint() for grid in grids for recipe in grid}

@@ -1,0 +1,264 @@
+"""Tables 1 to 4: ours beside the paper's, each number with its runs and its budget."""
+
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from typing import Any
+
+from maxmincaps.analysis.compare import Interval, interval
+from maxmincaps.analysis.measures import best_points, final_points
+from maxmincaps.analysis.poll import Poll, paper_rows
+from maxmincaps.analysis.poll import table_3 as rows_of_poll
+from maxmincaps.analysis.responses import Responses, responses
+from maxmincaps.analysis.vote import spread, vote
+from maxmincaps.recipe import MachineSettings, Recipe
+from maxmincaps.report.selection import (
+    NOT_PAPER,
+    PAPER_SCALE,
+    Shown,
+    budgets,
+    complete,
+    counted,
+    mean,
+    title_of,
+    title_with_mark,
+)
+from maxmincaps.report.style import look
+from maxmincaps.report.table import NOT_RUN, Table
+from maxmincaps.studies.records import Row
+from maxmincaps.studies.study import PaperValue
+
+BEST = "best_test_accuracy"
+DAGGER = "†"
+BEST_NOTE = (
+    "Best: of the epoch that the test set itself chose, as in the paper, which is optimistic. Final: of the last."
+)
+SD_NOTE = "± is the sample standard deviation over n runs; a single run has none."
+NONE = "–"
+
+
+def table_1(runs: Shown) -> Table:
+    """Compare the accuracies on each dataset: a line for each normalization."""
+    found = {row["dataset"] for row in runs.rows}
+    datasets = [name for name in runs.study.datasets if name in found or runs.study.reported(BEST, name, "Max-Min")]
+    lines = [(dataset, line.label) for dataset in datasets for line in runs.study.lines]
+    return Table(
+        name="table-1",
+        caption="Table 1. Test accuracy on the paper's datasets (%).",
+        columns=("Dataset", "Normalization", "Paper, best", "Ours, best", "Ours, final", "n", "Our budget"),
+        rows=tuple(
+            (title_with_mark(runs.of(dataset, line), dataset), line, *_accuracies(runs, dataset, line))
+            for dataset, line in lines
+        ),
+        notes=_notes(runs),
+        words=("Normalization", "Our budget"),
+    )
+
+
+def table_4(runs: Shown) -> Table:
+    """Compare the normalizations on MNIST: a line for each."""
+    lines = dict.fromkeys(line.label for line in runs.study.lines)
+    dataset = runs.study.datasets[0]
+    return Table(
+        name="table-4",
+        caption=f"Table 4. Test accuracy of several normalizations on {title_of(dataset)} (%).",
+        columns=("Normalization", "Paper, best", "Ours, best", "Ours, final", "n", "Our budget"),
+        rows=tuple((line, *_accuracies(runs, dataset, line)) for line in lines),
+        notes=_notes(runs),
+        words=("Our budget",),
+    )
+
+
+def _accuracies(runs: Shown, dataset: str, line: str) -> tuple[str, ...]:
+    """Give the paper's number, our best and final ones, n and budget."""
+    own = runs.of(dataset, line)
+    mark = _mark(runs, dataset)
+    best, final = (_with_sd(mean(own, measure), mark) for measure in (best_points, final_points))
+    return _reported(runs.study.reported(BEST, dataset, line)), best, final, counted(own), budgets(own) or NOT_RUN
+
+
+def table_2(runs: Shown, dataset: str = "mnist") -> Table:
+    """Compare the test errors of the MNIST record, and of the vote of three networks."""
+    lines = [line.label for line in runs.study.lines]
+    rows = [row for line in lines for row in _error_rows(runs, dataset, line)]
+    return Table(
+        name="table-2",
+        caption="Table 2. Test error on MNIST, with shifts, rotations and relaxed margins (%).",
+        columns=("Normalization", "Measure", "Largest", "Smallest", "Mean", "Sd", "n", "Budget"),
+        rows=(*rows, *_vote_rows(runs, dataset)),
+        notes=(
+            *_notes(runs),
+            "A vote is the majority of three networks with their final weights; ties by summed length.",
+        ),
+        words=("Measure", "Budget"),
+    )
+
+
+def _error_rows(runs: Shown, dataset: str, line: str) -> Iterable[tuple[str, ...]]:
+    names = ("max", "min", "mean", "sd")
+    told = [runs.study.reported(f"{name}_test_error_percent", dataset, line) for name in names]
+    first = next((value for value in told if value), None)
+    yield line, "the paper's", *(_plain(_value(value), 3) for value in told), _reported_n(first), _paper_budget(runs)
+    own = runs.of(dataset, line)
+    for words, measure in (("ours, best epoch", best_points), ("ours, final epoch", final_points)):
+        errors = [100 - measure(row) for row in complete(own)]
+        yield line, words, *_extremes(errors, _mark(runs, dataset)), counted(own), budgets(own) or NOT_RUN
+
+
+def _vote_rows(runs: Shown, dataset: str) -> Iterable[tuple[str, ...]]:
+    told = runs.study.reported("vote_test_error_percent", dataset, "Max-Min")
+    yield "Max-Min", "vote of 3, the paper's", NONE, NONE, _plain(_value(told), 3), NONE, "3", _paper_budget(runs)
+    own = voters(runs, dataset)
+    models = [responses(row["folder"]) for row in own]
+    error = [vote(models[:3]).error_percent] if len(models) >= 3 else []
+    mark, budget = _mark(runs, dataset), budgets(own) or NOT_RUN
+    single = _plain(error[0], 3) + mark if error else NOT_RUN
+    yield "Max-Min", "vote of 3, ours, seeds 0 to 2", NONE, NONE, single, NONE, f"{min(len(models), 3)}", budget
+    triples = spread(models) if len(models) > 3 else []
+    if triples:
+        yield "Max-Min", "votes of all triples, ours", *_extremes(triples, mark), f"{len(triples)}", budget
+
+
+def table_3(asked: Poll | None, voted: Responses | None = None, below_paper: bool = True) -> Table:
+    """Compare people and networks: the paper's six images, those of our poll, and our networks on the paper's six.
+
+    `voted` has the mean lengths of our three networks for MNIST's test images.
+    """
+    mark = DAGGER if below_paper else ""
+    paper = [("the paper's", row, "") for row in paper_rows()]
+    ours = [("ours", row, mark) for row in (rows_of_poll(asked) if asked else [])]
+    if voted and not asked:
+        ours = [("ours, no poll", _by_our_networks(row, voted), mark) for row in paper_rows()]
+    return Table(
+        name="table-3",
+        caption="Table 3. People / networks on misclassified MNIST images: share of people, mean length.",
+        columns=("Image", "Whose", "Label", "On the label", "Prediction", "On the prediction", "People agree with"),
+        rows=tuple(_poll_row(*line) for line in (*paper, *ours)),
+        notes=(f"{DAGGER} {NOT_PAPER}.",) if ours and mark else (),
+        words=("Whose", "People agree with"),
+    )
+
+
+def _poll_row(whose: str, row: Row, mark: str) -> tuple[str, ...]:
+    on_label, on_prediction = (
+        f"{'not asked' if row[f'people_on_{place}'] is None else format(row[f'people_on_{place}'], '.2f')} / "
+        f"{row[f'network_on_{place}']:.2f}{mark}"
+        for place in ("label", "prediction")
+    )
+    label, prediction = f"{row['label']}", f"{row['prediction']}"
+    return f"#{row['image']}", whose, label, on_label, prediction, on_prediction, row["people_agree_with"]
+
+
+def _by_our_networks(row: Row, voted: Responses) -> Row:
+    """Put our networks' lengths in the place of the paper's, for the same image and the same two classes."""
+    lengths = {place: voted.lengths[row["image"], row[place]].item() for place in ("label", "prediction")}
+    networks = {f"network_on_{place}": length for place, length in lengths.items()}
+    return {**row, **networks, "people_on_label": None, "people_on_prediction": None, "people_agree_with": "not asked"}
+
+
+def all_runs(rows: Sequence[Row]) -> Table:
+    """List everything that was run, runs that differ in the seed alone in one line."""
+    groups = [list(group) for _, group in groupby(sorted(rows, key=_settings), key=_settings)]
+    return Table(
+        name="all-runs",
+        caption="Every run of this folder: test accuracy (%), and training accuracy with the final weights.",
+        columns=("Dataset", "Normalization", "Differs in", "Best", "Final", "Training", "n", "Budget"),
+        rows=tuple(
+            (
+                title_with_mark(group, group[0]["dataset"]),
+                f"{look(group[0]['normalization']).label}, r = {group[0]['iterations']}",
+                _differences(group[0]) or NONE,
+                *(
+                    _with_sd(mean(group, measure), "", "no result")
+                    for measure in (best_points, final_points, _training)
+                ),
+                counted(group),
+                budgets(group),
+            )
+            for group in groups
+        ),
+        notes=(SD_NOTE,),
+        words=("Normalization", "Differs in", "Budget"),
+    )
+
+
+def _training(row: Row) -> float:
+    return 100 * row["train_accuracy"]
+
+
+def voters(runs: Shown, dataset: str = "mnist") -> list[Row]:
+    """Give the Max-Min runs that vote, by seed; the first three are the paper's models A, B and C."""
+    return sorted(complete(runs.of(dataset, "Max-Min")), key=lambda row: row["seed"])
+
+
+def _settings(row: Row) -> tuple[str, ...]:
+    names = [name for name in Recipe.model_fields if name not in MachineSettings.model_fields and name != "seed"]
+    first = ("dataset", "iterations", "normalization")
+    return tuple(f"{row[name]!s:>12}" for name in (*first, *(name for name in names if name not in first)))
+
+
+def _differences(row: Row) -> str:
+    """Name the settings that are not the paper's, other than those that the other columns show."""
+    plain = {"dataset", "normalization", "iterations", "seed", "epochs", "train_images", "test_images"}
+    paper = Recipe().model_dump(mode="json", exclude=plain | MachineSettings.model_fields.keys())
+    return ", ".join(f"{name} {_short(row[name])}" for name, value in paper.items() if row[name] != value)
+
+
+def _short(value: Any) -> str:
+    return (
+        f"{value:g}"
+        if isinstance(value, float)
+        else "×".join(map(str, value))
+        if isinstance(value, list)
+        else str(value)
+    )
+
+
+def _notes(runs: Shown) -> tuple[str, ...]:
+    marked = (
+        (f"{DAGGER} {NOT_PAPER}: read it beside the paper's number, not as its equal.",) if runs.below_paper else ()
+    )
+    regenerated = any(row["regenerated"] for row in runs.rows)
+    made = ("Regenerated: the authors' procedure with another draw, as their files could not be had.",) * regenerated
+    return (*marked, *runs.notes, BEST_NOTE, SD_NOTE, *made)
+
+
+def _mark(runs: Shown, dataset: str) -> str:
+    return "" if runs.scales.get(dataset, PAPER_SCALE) == PAPER_SCALE else DAGGER
+
+
+def _paper_budget(runs: Shown) -> str:
+    return ", ".join(f"{budget.epochs} epochs" for budget in runs.study.scales.get(PAPER_SCALE, ()))
+
+
+def _value(told: PaperValue | None) -> float | None:
+    return None if told is None else told.value
+
+
+def _reported(value: PaperValue | None) -> str:
+    if value is None:
+        return NONE
+    return f"{value.value:.2f}" + (f" ± {value.sd:.2f}" if value.sd is not None else "")
+
+
+def _reported_n(value: PaperValue | None) -> str:
+    return NONE if value is None or value.n is None else f"{value.n}"
+
+
+def _with_sd(found: Interval | None, mark: str, missing: str = NOT_RUN) -> str:
+    if found is None:
+        return missing
+    return f"{found.mean:.2f}" + (f" ± {found.sd:.2f}" if found.sd is not None else "") + mark
+
+
+def _extremes(values: Sequence[float], mark: str) -> tuple[str, ...]:
+    found = interval(values)
+    if found is None:
+        return (NOT_RUN,) * 4
+    return tuple(
+        _plain(value, 3) + (mark if value is not None else "")
+        for value in (max(values), min(values), found.mean, found.sd)
+    )
+
+
+def _plain(value: float | None, digits: int) -> str:
+    return NONE if value is None else f"{value:.{digits}f}"

@@ -1,0 +1,22 @@
+"""`maxmincaps report`."""
+
+from pathlib import Path
+
+from maxmincaps.report.build import build
+from maxmincaps.verbs.terminal import console
+
+
+def report(runs: Path = Path("runs"), out: Path = Path("report"), *, poll: Path | None = None) -> None:
+    """Build one page from the records of a folder: each claim of the paper beside our evidence, all figures and tables.
+
+    Parameters
+    ----------
+    runs: Path
+        Folder with records, at any depth.
+    out: Path
+        Folder for the page, and for a file of every figure and table.
+    poll: Path | None
+        The file of a poll, for table 3 and figure 10.
+    """
+    page = build(runs, out, poll=poll)
+    console.print(f"report: {page}", soft_wrap=True, highlight=False)
