@@ -8,7 +8,15 @@ from einops import einsum, rearrange
 from torch import nn
 
 from maxmincaps.capsules.normalizations import Normalization, normalization_of
-from maxmincaps.capsules.routing import HeldVotes, LazyVotes, RoutingStep, routing_steps, squash
+from maxmincaps.capsules.routing import (
+    HeldVotes,
+    LazyVotes,
+    RoutingStep,
+    TracedVotes,
+    VoteProducts,
+    routing_steps,
+    squash,
+)
 from maxmincaps.capsules.shapes import Images, Parts, Poses
 from maxmincaps.capsules.spectral import StridedConvolution
 
@@ -104,13 +112,13 @@ class RoutedCapsules(nn.Module):
         children, parents, _, part = self.weights.shape
         return min(1.0, 1000 / (self.normalization.start_for(parents) * children * part))
 
-    def votes(self, parts: Parts) -> HeldVotes | LazyVotes:
+    def votes(self, parts: Parts) -> VoteProducts:
         """Give the children's votes, in the form that suits what will be asked of them."""
         if self.full_backpropagation:
             return HeldVotes(
                 einsum(self.weights, parts, "child parent pose part, batch child part -> batch child parent pose")
             )
-        return LazyVotes(parts, self.weights)
+        return (TracedVotes if torch.compiler.is_compiling() else LazyVotes)(parts, self.weights)
 
     def steps(self, parts: Parts) -> Iterator[RoutingStep]:
         """Yield every iteration of routing."""

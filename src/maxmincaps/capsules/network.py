@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from maxmincaps.capsules.decoder import Decoder
+from maxmincaps.capsules.hub import OnHub
 from maxmincaps.capsules.layers import PrimaryCapsules, RoutedCapsules, Watcher
 from maxmincaps.capsules.memory import keep_large_blocks
 from maxmincaps.capsules.normalizations import Normalization, normalization_of
@@ -23,7 +24,7 @@ class CapsNetOutput(NamedTuple):
     reconstruction: Images
 
 
-class CapsNet(nn.Module):
+class CapsNet(nn.Module, OnHub):
     """Conv1, PrimaryCaps, DigitCaps and decoder; by default for MNIST, with Max-Min and three iterations.
 
     >>> sum(parameter.numel() for parameter in CapsNet().parameters())
@@ -59,6 +60,10 @@ class CapsNet(nn.Module):
     ) -> None:
         keep_large_blocks()
         super().__init__()
+        if not isinstance(normalization, str):
+            self.has_no_config(
+                "a network is saved with its normalization's name; put yours into NORMALIZATIONS and give its name"
+            )
         channels, height, width = image_shape
         types = types or (32 if channels == 1 else 64)
         conv_padding, primary_padding = (0, 0) if padding == "valid" else (conv_kernel // 2, primary_kernel // 2)

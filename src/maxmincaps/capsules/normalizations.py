@@ -108,15 +108,24 @@ class Normalization:
         return changed if start is None else replace(changed, start=start)
 
 
+# Functions with names, as a network with a lambda in it cannot be pickled.
+def _equal_share(parents: int) -> float:
+    return 1 / parents
+
+
+def _equal_leaky_share(parents: int) -> float:
+    return 1 / (parents + 1)
+
+
 NORMALIZATIONS: dict[str, Normalization] = {
-    "softmax": Normalization(softmax, start=lambda parents: 1 / parents),
+    "softmax": Normalization(softmax, start=_equal_share),
     "max-min": Normalization(max_min),
     "winner-take-all": Normalization(winner_take_all),
     "sum": Normalization(sum_),
     "centered-max-min": Normalization(centered_max_min),
     "z-score": Normalization(z_score),
     "adjusted-log": Normalization(adjusted_log),
-    "leaky-softmax": Normalization(leaky_softmax, start=lambda parents: 1 / (parents + 1)),
+    "leaky-softmax": Normalization(leaky_softmax, start=_equal_leaky_share),
     "uniform": Normalization(None),
 }
 """Every normalization by name. `NORMALIZATIONS["cubed"] = Normalization(lambda logits: logits**3)` adds your own."""

@@ -8,8 +8,9 @@ There is one loop, `routing_steps`, for every normalization, and anyone may watc
     c = normalize(b), and so on
 
 The loop needs the votes û only through two products, their weighted sum and their agreement with poses. So they come
-in two forms: `HeldVotes` has them in memory, as the equations say; `LazyVotes` has the parts u and the weights W and
-never forms û = W u, which at batch 128 would be 94 MB that are read and written again and again.
+in three forms: `HeldVotes` has them in memory, as the equations say; `LazyVotes` has the parts u and the weights W and
+never forms û = W u, which at batch 128 would be 94 MB that are read and written again and again; `TracedVotes` is the
+same for compilers and exporters, which understand plain operators only.
 """
 
 from collections.abc import Iterator
@@ -152,6 +153,34 @@ class _WeightedSum(torch.autograd.Function):
             torch.matmul((parts * coupling).flatten(1).mT, grad, out=grad_weights[parent])
             grad_parts += (grad @ weights[parent].mT).view_as(parts).mul_(coupling)
         return None, grad_parts, grad_weights
+
+
+class TracedVotes:
+    """`LazyVotes` for whoever records operators, such as `torch.compile` and `torch.export`: all parents at once."""
+
+    def __init__(self, parts: Parts, weights: Weights) -> None:
+        self.parents = weights.shape[1]
+        # "batch child part -> batch part child"
+        self.parts = parts.mT
+        # "child parent pose part -> parent (part child) pose"
+        self.weights = weights.permute(1, 3, 0, 2).flatten(1, 2)
+
+    def zero_logits(self) -> Float[Tensor, "batch child parent"]:
+        """Give logits of zero, of the right shape and kind."""
+        batch, _, children = self.parts.shape
+        return self.parts.new_zeros(batch, children, self.parents)
+
+    def weighted_sum(self, couplings: Couplings) -> Poses:
+        """Σ_i c_ij û_ij."""
+        # "batch child parent, batch part child -> parent batch (part child)"
+        coupled = (couplings.permute(2, 0, 1).unsqueeze(2) * self.parts).flatten(2)
+        return (coupled @ self.weights).transpose(0, 1)
+
+    def agreement(self, poses: Poses) -> Logits:
+        """û_ij · v_j."""
+        # "parent batch pose, parent (part child) pose -> parent batch (part child)"
+        seen = (poses.transpose(0, 1) @ self.weights.mT).unflatten(2, self.parts.shape[1:])
+        return (seen * self.parts).sum(dim=2).permute(1, 2, 0)
 
 
 def _is_one_number(couplings: Couplings) -> bool:

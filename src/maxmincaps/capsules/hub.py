@@ -1,0 +1,63 @@
+"""Networks as the Hugging Face hub keeps them: a folder with config.json, model.safetensors and a model card."""
+
+import json
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Self, cast
+
+import torch
+from huggingface_hub import PyTorchModelHubMixin, constants, hf_hub_download
+from huggingface_hub.repocard import ModelCard
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import nn
+
+from maxmincaps.errors import InputError
+
+
+class OnHub(PyTorchModelHubMixin, library_name="maxmincaps", license="mit", tags=["capsule-networks"]):
+    """The hub's `save_pretrained`, `from_pretrained` and `push_to_hub`, for weights that fit whole or not at all.
+
+    A folder of one's own needs no network connection.
+    """
+
+    def has_no_config(self, why: str) -> None:
+        """Refuse to be saved, as config.json could not say what this network is."""
+        self._hub_mixin_config = None
+        self._cannot_be_saved = why
+
+    def _save_pretrained(self, save_directory: Path) -> None:
+        if self._hub_mixin_config is None:
+            raise InputError(f"{save_directory}: {self._cannot_be_saved}")
+        super()._save_pretrained(save_directory)
+
+    @classmethod
+    def _from_pretrained(cls, *, model_id: str, map_location: str = "cpu", **settings: Any) -> Self:
+        """Build what config.json describes and fill it with safetensors: nothing that is loaded can be executed."""
+        where = {name: settings.pop(name) for name in _WHERE}
+        if Path(model_id).is_dir():
+            file = Path(model_id) / constants.SAFETENSORS_SINGLE_FILE
+        else:
+            file = Path(hf_hub_download(model_id, constants.SAFETENSORS_SINGLE_FILE, **where))
+        # Shapes are compared before memory is taken: a stranger's config.json cannot ask for more than its file holds.
+        with torch.device("meta"):
+            network = cast(nn.Module, cls(**settings))
+        try:
+            network.load_state_dict(load_file(file, device=map_location), assign=True)
+        except FileNotFoundError:
+            raise InputError(f"{file}: there is no such file") from None
+        except (RuntimeError, SafetensorError) as error:
+            found = " ".join(str(error).split())
+            raise InputError(f"{file}: does not hold the weights that config.json asks for: {found}") from None
+        return cast(Self, network.eval())
+
+    def generate_model_card(self, *_: Any, **facts: Any) -> ModelCard:
+        """Write the model card; `facts` are what a record knows and a network does not, such as its accuracy."""
+        template = files("maxmincaps.capsules").joinpath("card.md.jinja").read_text(encoding="utf-8")
+        settings = json.dumps(self._hub_mixin_config, indent=2)
+        return ModelCard.from_template(
+            self._hub_mixin_info.model_card_data, template_str=template, settings=settings, **facts
+        )
+
+
+_WHERE = ("revision", "cache_dir", "force_download", "local_files_only", "token")
