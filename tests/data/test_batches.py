@@ -58,8 +58,7 @@ def test_another_seed_or_epoch_gives_another_order_and_augmentation(change):
     whole = torch.full((53, 1, 10, 10), 255, dtype=torch.uint8)
     flat = ImageSet(whole, torch.zeros(53, dtype=torch.int64), ("a",), "flat")
     one, other = (
-        next(batches(flat, 53, **{"seed": 0, "epoch": 0, "augment": AUGMENT, **settings}))
-        for settings in ({}, change)
+        next(batches(flat, 53, **{"seed": 0, "epoch": 0, "augment": AUGMENT, **settings})) for settings in ({}, change)
     )
     assert not torch.equal(one.images, other.images)
 

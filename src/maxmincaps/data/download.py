@@ -182,7 +182,8 @@ def take_in(dataset: Dataset, folder: Path, scratch: Path) -> dict[str, bytes]:
     paths = _gather(dataset, folder, scratch)
     form = next((form for form in dataset.forms if set(form.most_bytes) <= set(paths)), None)
     if form is None:
-        missing = min(([name for name in form.most_bytes if name not in paths] for form in dataset.forms), key=len)
+        nearest = max(dataset.forms, key=lambda form: len(set(form.most_bytes) & set(paths)))
+        missing = [name for name in nearest.most_bytes if name not in paths]
         raise InputError(f"{folder}: expected the files of {dataset.name}, found no {', '.join(missing)}")
     files = form.decode({name: paths[name] for name in form.most_bytes})
     for name, expected in dataset.sha256.items():

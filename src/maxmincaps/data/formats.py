@@ -12,9 +12,10 @@ import json
 import math
 import struct
 import tarfile
+import tokenize
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -26,6 +27,7 @@ from PIL import Image
 from maxmincaps.errors import InputError
 
 MOST_BYTES = 4 << 30  # of pixels in one set: past this we ask for smaller images instead of filling the memory
+MOST_PIXELS = 1 << 26  # of one picture
 ROWS_AT_ONCE = 2000  # of a text table, so that its numbers never lie in memory all at once
 CIFAR_ROW = 1 + 3 * 32 * 32
 
@@ -43,6 +45,7 @@ UNREADABLE = (
         AttributeError,
     ),
     *(zlib.error, struct.error, tarfile.TarError, zipfile.BadZipFile, Image.DecompressionBombError),
+    *(tokenize.TokenError, MemoryError),
 )
 
 Pixels = UInt8[ndarray, "image channel height width"]
@@ -82,6 +85,15 @@ def opened(path: Path) -> Iterator[BinaryIO]:
                 yield unzipped  # type: ignore[misc]
         else:
             yield raw
+
+
+@contextlib.contextmanager
+def opened_picture(path: Path, kinds: Collection[str]) -> Iterator[Image.Image]:
+    """Open a picture by its header alone, and refuse it if it is too large to be decoded."""
+    with reading(path, "an image"), Image.open(path, formats=sorted(kinds)) as picture:
+        if math.prod(picture.size) > MOST_PIXELS:
+            raise InputError(f"{path}: expected at most {MOST_PIXELS:,} pixels, found {picture.size}")
+        yield picture
 
 
 def content(path: Path, most: int) -> bytes:

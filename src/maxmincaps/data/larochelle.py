@@ -15,12 +15,11 @@ import torch
 from jaxtyping import Float, UInt8
 from numpy import ndarray
 from numpy.lib.stride_tricks import sliding_window_view
-from PIL import Image
 from torch import Tensor
 from torch.nn import functional
 
 from maxmincaps.data.catalog import idx_files
-from maxmincaps.data.formats import Labels, Pixels, reading
+from maxmincaps.data.formats import Labels, Pixels, opened_picture, reading
 from maxmincaps.errors import InputError, extra
 
 TRAIN, TEST = 12_000, 50_000
@@ -105,7 +104,7 @@ def read_photographs(folder: Path | None = None) -> list[UInt8[ndarray, "height 
             paths = sorted(path for path in folder.iterdir() if path.suffix.lower() in PICTURES)
     photographs = []
     for path in paths:
-        with reading(path, "a photograph"), Image.open(path, formats=["JPEG", "PNG"]) as picture:
+        with opened_picture(path, ("JPEG", "PNG")) as picture:
             photographs.append(np.asarray(picture.convert("L")))
     least = 2 * SIDE * REDUCTIONS[0]
     if not any(min(photograph.shape) >= least for photograph in photographs):

@@ -6,10 +6,10 @@ always mixed by the seed, so that "the first N" and "the last N" hold all classe
 
 import math
 import os
+import warnings
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
@@ -18,7 +18,7 @@ from jaxtyping import UInt8
 from numpy import ndarray
 from PIL import Image, ImageOps
 
-from maxmincaps.data.formats import Labels, Pixels, check_size, reading
+from maxmincaps.data.formats import Labels, Pixels, check_size, opened_picture, reading
 from maxmincaps.errors import InputError
 
 PICTURES = {
@@ -33,7 +33,7 @@ PICTURES = {
     ".pgm": "PPM",
     ".ppm": "PPM",
 }
-MOST_PIXELS = 1 << 26  # of one picture
+KINDS = set(PICTURES.values())
 TEST_SHARE = 5  # one in five is for testing
 
 DIVIDED = (("train_images", "train_labels", "test_images", "test_labels"), ("x_train", "y_train", "x_test", "y_test"))
@@ -50,6 +50,12 @@ def is_own(name: str | Path) -> bool:
 
 def read(path: Path, split: str, *, image_size: int | None, grey: bool | None, seed: int) -> Own:
     """Read one split: the pixels, the labels, and the name of each class."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of decoders, about oddities in files that they can read all the same
+        return _read(path, split, image_size, grey, seed)
+
+
+def _read(path: Path, split: str, image_size: int | None, grey: bool | None, seed: int) -> Own:
     if path.suffix == ".npz":
         with reading(path, "an .npz file"), zipfile.ZipFile(path) as file:
             return _from_arrays(path, _Members(path, file), split, seed)
@@ -128,18 +134,9 @@ def _pictures_in(root: Path, folders: tuple[str, ...], classes: tuple[str, ...] 
     return files, np.array(labels, np.int64)
 
 
-@contextmanager
-def _picture(path: Path) -> Iterator[Image.Image]:
-    """Open a picture by its header alone, in the format that its name says or another that we know."""
-    with reading(path, "an image"), Image.open(path, formats=sorted(set(PICTURES.values()))) as picture:
-        if math.prod(picture.size) > MOST_PIXELS:
-            raise InputError(f"{path}: expected at most {MOST_PIXELS:,} pixels, found {picture.size}")
-        yield picture
-
-
 def _first_look(path: Path) -> tuple[int, int, bool]:
     """Give height and width of a picture as it is seen, and whether it is grey."""
-    with _picture(path) as picture:
+    with opened_picture(path, KINDS) as picture:
         grey = picture.mode in ("1", "L", "LA", "I", "F") or picture.mode.startswith("I;")
         seen = ImageOps.exif_transpose(picture)
         return seen.height, seen.width, grey
@@ -161,7 +158,7 @@ def _read_pictures(files: list[Path], mode: str, height: int, width: int, where:
 
 def read_picture(path: Path, mode: str, height: int, width: int) -> UInt8[ndarray, "channel height width"]:
     """Read one picture in `mode` ("L" or "RGB"), at that size."""
-    with _picture(path) as picture:
+    with opened_picture(path, KINDS) as picture:
         if picture.format == "JPEG":
             picture.draft(mode, (2 * width, 2 * height))  # decode at a size near the one we need: many times faster
         if picture.mode.startswith("I"):

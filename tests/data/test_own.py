@@ -1,0 +1,276 @@
+"""The user's own images, any size, channels and classes."""
+
+import zipfile
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from maxmincaps.data.images import load, splits
+from maxmincaps.errors import InputError
+from maxmincaps.recipe import DataSettings
+
+COLOURS = {"green": (0, 200, 0), "red": (200, 0, 0), "blue": (0, 0, 200)}
+
+
+def write_folder(root, count=10, size=(40, 40), mode="RGB", suffix=".png"):
+    """Write a folder of three classes, each image of its class's colour."""
+    for name, colour in COLOURS.items():
+        (root / name).mkdir(parents=True)
+        for number in range(count):
+            image = Image.new("RGB", size, tuple(part + number for part in colour)).convert(mode)
+            image.save(root / name / f"{number:02d}{suffix}")
+    return root
+
+
+def test_a_folder_of_three_classes_of_40_by_40_in_colour(tmp_path):
+    train, test = (load(str(write_folder(tmp_path / split)), split) for split in ("train", "test"))
+    assert (train.channels, train.height, train.width) == (3, 40, 40)
+    assert train.classes == test.classes == ("blue", "green", "red")
+    assert train.labels.bincount().tolist() == [8, 8, 8]
+    assert test.labels.bincount().tolist() == [2, 2, 2]
+    for images in (train, test):
+        brightest = images.images.float().mean((2, 3)).argmax(1)
+        assert torch.equal(brightest, torch.tensor([2, 1, 0])[images.labels])
+
+
+def test_training_and_test_images_of_an_undivided_folder_are_all_and_different(tmp_path):
+    folder = write_folder(tmp_path / "own")
+    train, test = (load(folder, split) for split in ("train", "test"))
+    shades = [tuple(image[:, 0, 0].tolist()) for images in (train, test) for image in images.images]
+    assert len(set(shades)) == len(shades) == 30
+
+
+def test_the_seed_decides_the_division(tmp_path):
+    folder = write_folder(tmp_path / "own")
+    one, again, other = (load(folder, "test", seed=seed) for seed in (1, 1, 2))
+    assert torch.equal(one.images, again.images)
+    assert not torch.equal(one.images, other.images)
+
+
+def test_training_images_are_mixed_so_that_the_first_and_last_hold_all_classes(tmp_path):
+    found = splits(DataSettings(dataset=str(write_folder(tmp_path / "own", 30)), validation=20, train_images=20))
+    assert set(found.train.labels.tolist()) == {0, 1, 2}
+    assert found.validation is not None
+    assert set(found.validation.labels.tolist()) == {0, 1, 2}
+
+
+def test_train_and_test_folders_are_taken_as_they_are(tmp_path):
+    write_folder(tmp_path / "train", 6)
+    write_folder(tmp_path / "test", 3)
+    assert len(load(tmp_path, "train")) == 18
+    assert len(load(tmp_path, "test")) == 9
+
+
+def test_a_test_folder_may_lack_a_class_but_not_have_one_of_its_own(tmp_path):
+    write_folder(tmp_path / "train", 4)
+    write_folder(tmp_path / "test", 4)
+    for file in (tmp_path / "test" / "green").iterdir():
+        file.unlink()
+    (tmp_path / "test" / "green").rmdir()
+    assert sorted(set(load(tmp_path, "test").labels.tolist())) == [0, 2]
+    (tmp_path / "test" / "red").rename(tmp_path / "test" / "pink")
+    with pytest.raises(InputError, match="pink: expected one of the training classes blue, green, red"):
+        load(tmp_path, "test")
+
+
+@pytest.mark.parametrize("suffix", [".png", ".jpg", ".bmp", ".gif", ".webp", ".tif", ".ppm", ".PNG"])
+def test_common_formats_are_read(tmp_path, suffix):
+    images = load(write_folder(tmp_path / "own", 3, suffix=suffix), grey=False)
+    assert images.images.shape == (6, 3, 40, 40)
+    assert torch.equal(images.images.float().mean((2, 3)).argmax(1), torch.tensor([2, 1, 0])[images.labels])
+
+
+@pytest.mark.parametrize("mode", ["L", "1", "LA", "P", "RGBA", "CMYK", "I;16"])
+def test_every_mode_of_picture_becomes_grey_or_colour(tmp_path, mode):
+    for number, name in enumerate(("black", "white")):
+        (tmp_path / "own" / name).mkdir(parents=True)
+        for copy in range(3):
+            suffix = ".tif" if mode in ("CMYK", "I;16") else ".png"
+            white = Image.new("L", (12, 9), 255 * number)
+            if mode == "I;16":
+                white = Image.fromarray(np.full((9, 12), 65535 * number, np.uint16))
+            (white if mode == "I;16" else white.convert("RGB").convert(mode)).save(
+                tmp_path / "own" / name / f"{copy}{suffix}"
+            )
+    for grey, channels in ((True, 1), (False, 3)):
+        images = load(tmp_path / "own", grey=grey)
+        assert images.images.shape == (4, channels, 9, 12)
+        assert torch.equal(images.images.float().mean((1, 2, 3)), 255.0 * images.labels)
+
+
+def test_the_first_image_decides_size_and_colour_unless_told(tmp_path):
+    folder = write_folder(tmp_path / "own", 4, size=(20, 10))
+    Image.new("L", (50, 60), 9).save(folder / "red" / "00.png")
+    assert load(folder).images.shape[1:] == (3, 10, 20)
+    assert load(folder, image_size=16).images.shape[1:] == (3, 16, 16)
+    assert load(folder, image_size=16, grey=True).images.shape[1:] == (1, 16, 16)
+    Image.new("L", (50, 60), 9).save(folder / "blue" / "00.png")
+    assert load(folder).images.shape[1:] == (1, 60, 50)
+
+
+def test_a_picture_taken_sideways_is_seen_upright(tmp_path):
+    folder = write_folder(tmp_path / "own", 3, size=(20, 10), suffix=".jpg")
+    sideways = Image.Exif()
+    sideways[0x0112] = 6
+    for file in folder.rglob("*.jpg"):
+        Image.open(file).save(file, exif=sideways)
+    assert load(folder).images.shape[1:] == (3, 20, 10)
+
+
+def test_files_that_are_no_pictures_and_hidden_folders_are_left_alone(tmp_path):
+    folder = write_folder(tmp_path / "own", 5)
+    (folder / "red" / "notes.txt").write_text("hello")
+    (folder / ".git").mkdir()
+    (folder / "readme.md").write_text("hello")
+    assert len(load(folder, "train")) == 12
+
+
+@pytest.mark.parametrize(
+    ("break_it", "says"),
+    [
+        (
+            lambda root: (root / "red" / "00.png").write_bytes(b"not a picture"),
+            r"red/00\.png: expected an image, found",
+        ),
+        (lambda root: (root / "red" / "00.png").write_bytes(b""), r"red/00\.png: expected an image, found"),
+        (lambda root: (root / "empty").mkdir(), r"empty: expected images \(\.png, .*found none"),
+        (lambda root: [file.unlink() for file in (root / "red").glob("0[1-9].png")], "2 images or more of class 'red'"),
+        (lambda root: Image.new("1", (9000, 9000)).save(root / "red" / "00.png"), "expected at most 67,108,864 pixels"),
+    ],
+)
+def test_a_broken_folder_is_refused_in_one_line_that_names_the_place(tmp_path, break_it, says):
+    folder = write_folder(tmp_path / "own", 5)
+    break_it(folder)
+    with pytest.raises(InputError, match=says) as caught:
+        [load(folder, split) for split in ("train", "test")]
+    assert "\n" not in str(caught.value)
+
+
+def test_a_folder_without_classes_is_refused(tmp_path):
+    with pytest.raises(InputError, match="expected a subfolder for each of 2 classes or more, found 0"):
+        load(tmp_path)
+
+
+def test_pictures_too_large_for_memory_are_refused_before_they_are_read(tmp_path):
+    folder = write_folder(tmp_path / "own", 3, size=(2, 2))
+    with pytest.raises(InputError, match=r"expected at most 4 GB of pixels.*--image-size"):
+        load(folder, image_size=100_000)
+
+
+LABELS = np.arange(30) % 3
+PIXELS = np.random.default_rng(0).integers(0, 256, (30, 12, 10, 3), dtype=np.uint8)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "shape"),
+    [
+        ({"images": PIXELS, "labels": LABELS}, (24, 3, 12, 10)),
+        ({"x": PIXELS[..., 0], "y": LABELS}, (24, 1, 12, 10)),
+        ({"X": PIXELS.transpose(0, 3, 1, 2), "y": LABELS[:, None].astype(np.uint8)}, (24, 3, 12, 10)),
+        ({"images": PIXELS.astype(np.float32) / 255, "labels": LABELS}, (24, 3, 12, 10)),
+        ({"images": PIXELS[..., :1].astype(np.int64), "labels": LABELS}, (24, 1, 12, 10)),
+        ({"images": PIXELS > 128, "labels": LABELS}, (24, 3, 12, 10)),
+        ({"x_train": PIXELS, "y_train": LABELS, "x_test": PIXELS[:5], "y_test": LABELS[:5]}, (30, 3, 12, 10)),
+        (
+            {"train_images": PIXELS, "train_labels": LABELS, "test_images": PIXELS[:5], "test_labels": LABELS[:5]},
+            (30, 3, 12, 10),
+        ),
+    ],
+)
+@pytest.mark.parametrize("form", ["npz", "compressed npz", "npy folder", "npy file"])
+def test_arrays_of_any_usual_name_layout_and_type_are_read(tmp_path, arrays, shape, form):
+    if form.endswith("npz"):
+        path = tmp_path / "own.npz"
+        (np.savez_compressed if form == "compressed npz" else np.savez)(path, **arrays)
+    else:
+        for name, array in arrays.items():
+            np.save(tmp_path / f"{name}.npy", array)
+        path = tmp_path if form == "npy folder" else tmp_path / f"{next(iter(arrays))}.npy"
+    train, test = (load(path, split) for split in ("train", "test"))
+    assert train.images.shape == shape
+    assert len(test) == (5 if len(arrays) == 4 else 6)
+    assert train.classes == ("0", "1", "2")
+
+
+def test_pixels_keep_their_value_whatever_their_type(tmp_path):
+    found = []
+    for number, pixels in enumerate((PIXELS, PIXELS / 255, PIXELS.astype(np.int32), np.asfortranarray(PIXELS))):
+        np.savez(tmp_path / f"{number}.npz", images=pixels, labels=LABELS)
+        found.append(load(tmp_path / f"{number}.npz", "test").images)
+    assert all(torch.equal(found[0], other) for other in found)
+    assert {image.numpy().tobytes() for image in found[0]} <= {image.transpose(2, 0, 1).tobytes() for image in PIXELS}
+
+
+def test_classes_can_be_named(tmp_path):
+    np.savez(tmp_path / "own.npz", images=PIXELS, labels=LABELS, classes=np.array(["cat", "dog", "owl"]))
+    assert load(tmp_path / "own.npz").classes == ("cat", "dog", "owl")
+
+
+def test_arrays_can_be_resized_and_made_grey(tmp_path):
+    np.savez(tmp_path / "own.npz", images=PIXELS, labels=LABELS)
+    assert load(tmp_path / "own.npz", image_size=7, grey=True).images.shape == (24, 1, 7, 7)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "says"),
+    [
+        ({"pictures": PIXELS}, r"expected train_images \+ .* or images \+ labels or .*, found pictures"),
+        ({"images": PIXELS, "labels": LABELS[:-1]}, "expected as many labels as images, found 29 and 30"),
+        ({"images": PIXELS, "labels": LABELS - 1}, r"labels: expected a row of whole numbers from 0, .*from -1"),
+        ({"images": PIXELS, "labels": LABELS * 1.0}, "labels: expected a row of whole numbers from 0, found float64"),
+        ({"images": PIXELS, "labels": LABELS * 2}, "expected images of every class, found none of '1'"),
+        (
+            {"images": PIXELS, "labels": LABELS + 10**9},
+            "expected labels below the number of images, 30, found 1000000002",
+        ),
+        ({"images": PIXELS, "labels": LABELS * 0}, "expected 2 classes or more, found 1"),
+        ({"images": PIXELS, "labels": LABELS, "classes": np.array(["a", "b"])}, r"expected labels in 0…1, found 2"),
+        ({"images": PIXELS, "labels": LABELS, "classes": np.array(list("abcd"))}, "found none of 'd'"),
+        ({"images": PIXELS, "labels": LABELS, "classes": LABELS}, "classes: expected a row of names"),
+        ({"images": PIXELS[..., :2], "labels": LABELS}, r"found uint8 of shape \(30, 12, 10, 2\)"),
+        ({"images": PIXELS[:, 0, 0], "labels": LABELS}, r"found uint8 of shape \(30, 3\)"),
+        ({"images": PIXELS * 1.0, "labels": LABELS}, r"expected float64 pixels in 0…1, found 0\.0 … 255\.0"),
+        ({"images": PIXELS * np.nan, "labels": LABELS}, r"expected float64 pixels in 0…1, found nan"),
+        ({"images": PIXELS.astype(int) - 1, "labels": LABELS}, r"expected int64 pixels in 0…255, found -1"),
+        ({"images": PIXELS[:0], "labels": LABELS}, r"found uint8 of shape \(0, 3, 12, 10\)"),
+        ({"images": PIXELS * 1j, "labels": LABELS}, "expected numbers or names, found complex128"),
+        ({"images": np.array([None] * 30), "labels": LABELS}, "expected numbers or names, found object"),
+    ],
+)
+def test_broken_arrays_are_refused_in_one_line_that_names_them(tmp_path, arrays, says):
+    path = tmp_path / "own.npz"
+    np.savez(path, **arrays)
+    with pytest.raises(InputError, match=says) as caught:
+        load(path)
+    assert str(caught.value).startswith(str(path))
+    assert "\n" not in str(caught.value)
+
+
+def test_test_labels_must_be_among_the_training_classes(tmp_path):
+    np.savez(tmp_path / "own.npz", x_train=PIXELS, y_train=LABELS, x_test=PIXELS, y_test=LABELS + 1)
+    with pytest.raises(InputError, match=r"expected labels in 0…2, found 3"):
+        load(tmp_path / "own.npz", "test")
+
+
+def test_a_header_that_claims_two_billion_images_is_refused_without_making_room_for_them(tmp_path):
+    header = b"{'descr': '|u1', 'fortran_order': False, 'shape': (2147483648, 28, 28), }\n"
+    absurd = b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + b"\x00" * 100
+    np.save(tmp_path / "labels.npy", LABELS)
+    with zipfile.ZipFile(tmp_path / "own.npz", "w") as file:
+        file.writestr("images.npy", absurd)
+        file.write(tmp_path / "labels.npy", "labels.npy")
+    with pytest.raises(InputError, match="expected the 1,683,627,180,032 bytes that its header claims, found 100"):
+        load(tmp_path / "own.npz")
+
+
+def test_a_name_that_is_neither_dataset_nor_file_is_answered_with_the_right_names(tmp_path):
+    with pytest.raises(
+        InputError, match=r"no dataset is called 'mnits'; there are mnist-5k, mnist, .*or give a folder"
+    ):
+        load("mnits")
+    with pytest.raises(InputError, match=r"expected an .npz file, found no such file"):
+        load(tmp_path / "missing.npz")
+    with pytest.raises(InputError, match=r"no split is called 'valid'"):
+        load("mnist-5k", "valid")
