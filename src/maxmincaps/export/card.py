@@ -1,0 +1,46 @@
+"""A run's network as a folder for the hub, with a card that says what its record says."""
+
+from pathlib import Path
+from typing import Any, Literal
+
+from maxmincaps.data.catalog import DATASETS
+from maxmincaps.errors import InputError
+from maxmincaps.training.checkpoint import load_network, load_tensors
+from maxmincaps.training.record import Record
+
+
+def save_for_hub(folder: Path | str, out: Path | str, weights: Literal["best", "last"] = "best") -> Path:
+    """Write config.json, model.safetensors and the model card: `CapsNet.from_pretrained(out)` reads them."""
+    out = Path(out)
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise InputError(f"{out}: is not an empty folder; choose another")
+    load_network(folder, weights).save_pretrained(out, model_card_kwargs=card_facts(folder, weights))
+    return out
+
+
+def card_facts(folder: Path | str, weights: Literal["best", "last"] = "best") -> dict[str, Any]:
+    """Give what a run's record knows: data, recipe, accuracy, budget, licence, citation."""
+    record = Record(Path(folder))
+    if not record.complete:
+        raise InputError(f"{folder}: the run is unfinished; a card says what a run came to")
+    recipe, data, result, where = record.recipe, record.data, record.result, record.environment
+    dataset = DATASETS.get(recipe.dataset)
+    name = recipe.dataset if dataset else "the user's own images"
+    accuracy = result["best_test_accuracy" if weights == "best" else "final_test_accuracy"]
+    facts = {
+        "title": f"A capsule network for {name}, routed with {recipe.normalization}",
+        "accuracy": f"{accuracy:.2%} of {data['test_images']:,} test images",
+        "weights": weights,
+        "epoch": load_tensors(record.folder / f"{weights}.safetensors")[1]["epoch"],
+        "epochs": result["epochs"],
+        "chosen_by": f"the {result['best_chosen_by']} images",
+        "classes": data["classes"],
+        "whiten": recipe.whiten,
+        "data": f"{name}: {data['train_images']:,} images to train, {data['test_images']:,} to test."
+        + (" Regenerated here by the authors' procedure, not their own draw." if data["regenerated"] else ""),
+        "budget": f"{result['epochs']} epochs, {result['steps']:,} steps of {recipe.batch_size} images, "
+        f"{result['seconds']:.0f} s on {where['processor']} ({where['device']}, {where['threads']} threads).",
+        "recipe": recipe.but(dataset=name).to_json().strip(),
+        "fingerprint": recipe.fingerprint(),
+    }
+    return facts | ({"data_licence": dataset.licence, "data_citation": dataset.citation} if dataset else {})

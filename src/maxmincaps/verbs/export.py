@@ -1,0 +1,47 @@
+"""`maxmincaps export`."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+
+from maxmincaps.verbs.runs import Run, Which
+from maxmincaps.verbs.terminal import console
+
+
+def export(
+    run: Run,
+    *,
+    to: Literal["onnx", "torch", "hub"] = "onnx",
+    out: Path | None = None,
+    couplings: Annotated[bool, Parameter(negative="")] = False,
+    weights: Which = "best",
+) -> None:
+    """Write a trained network for other programs, and check that it answers as before.
+
+    ONNX and torch programs take any number of images, pixels in 0…1, and give lengths, poses and reconstruction.
+
+    Parameters
+    ----------
+    to: str
+        onnx, torch (an ExportedProgram), or hub (a folder that `CapsNet.from_pretrained` reads, with a model card).
+    out: Path
+        The file to write; for hub, the folder. Default: the run's name, here.
+    couplings: bool
+        Give the couplings of the last iteration too.
+    """
+    if to == "hub":
+        from maxmincaps.export.card import save_for_hub
+
+        written = save_for_hub(run, out or Path(f"{run.resolve().name}-hub"), weights)
+        console.print(f"wrote {written}: config.json, model.safetensors and README.md ({weights} weights)")
+        return
+    from maxmincaps.export.run import export_run
+
+    done = export_run(run, to, out, couplings=couplings, weights=weights)
+    console.print(
+        f"wrote {done.path}: {done.path.stat().st_size / 1e6:.1f} MB, {', '.join(done.outputs)}\n"
+        f"largest difference to torch on {done.images} test images: {done.difference:.1e}",
+        highlight=False,
+        soft_wrap=True,
+    )
