@@ -71,8 +71,8 @@ def inside(material: Material) -> list[Plate]:
     ]
     caption = (
         "Three children of PrimaryCaps at the last iteration: their logits and their couplings to all parents, for the "
-        "first training image; its true class is dark. The three are those whose logits differ most and whose "
-        "strongest parents differ from each other."
+        "first training image; its true class is in full colour. The three are those whose logits differ most and "
+        "whose strongest parents differ from each other."
     )
     figure = routing_figures.rows(panels)
     return [*plates, material.plate("figure-4", "Figure 4", caption, figure, _look("rows", pairs), _rows(pairs))]
@@ -114,8 +114,8 @@ def answers(material: Material) -> list[Plate]:
         for dataset, pair in pairs.items()
     ]
     outputs = (
-        "The lengths of all class capsules for the same test images, the first of each class; the true class is dark. "
-        "A bar as tall as its row has length 1."
+        "The lengths of all class capsules for the same test images, the first of each class; the true class is "
+        "in full colour. A bar as tall as its row has length 1."
     )
     curves_ = (
         "Tuning curves: the mean length of each class capsule over all test images of a class, one curve a class. The "
@@ -134,7 +134,13 @@ def accuracy(material: Material) -> list[Plate]:
     """Table 1, figures 7 and 8, and accuracy by epoch."""
     runs = material.shown("datasets")
     words = "Softmax and Max-Min on each dataset, the paper's numbers beside ours."
-    plates = [table_plate(material, "Table 1", words, tables.table_1(runs), runs)]
+    own = [
+        siblings(material.rows, row)
+        for dataset, pair in twins(material.rows).items()
+        if dataset not in runs.scales
+        for row in pair.values()
+    ]
+    plates = [table_plate(material, "Table 1", words, tables.table_1(runs, own), runs)]
     plates += _iterations(material, material.shown("iterations"))
     return [*plates, *_by_epoch(material)]
 

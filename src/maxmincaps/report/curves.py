@@ -49,7 +49,7 @@ def _panels(panels: Sequence[tuple[str, Curves]], measure: str, across: str, log
             axes.set_xscale("log")
             axes.xaxis.set_minor_locator(NullLocator())
         _curves(axes, curves)
-    _one_legend(figure, grid)
+    _one_legend(grid)
     return figure
 
 
@@ -97,18 +97,16 @@ def _not_run(axes: Axes) -> None:
     axes.set_yticks([])
 
 
-def _one_legend(figure: Figure, grid: np.ndarray) -> None:
-    """Name each line once: in the first empty cell, or below all panels."""
+def _one_legend(grid: np.ndarray) -> None:
+    """Name each line once: in the first empty cell, or in the first panel."""
     named = {
         label: handle for axes in grid.flat for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
     }
-    if not named:
-        return
     empty = [axes for axes in grid.flat if not axes.axison]
-    if empty:
+    if named and empty:
         empty[0].legend(named.values(), named.keys(), loc="center", handlelength=3.2)
-    else:
-        figure.legend(named.values(), named.keys(), loc="outside lower center", ncols=4, handlelength=3.2)
+    elif named:
+        grid.flat[0].legend(named.values(), named.keys(), loc="best", handlelength=3.2)
 
 
 @styled
@@ -140,7 +138,7 @@ def by_epoch(panels: Sequence[tuple[str, Mapping[str, Sequence[Sequence[float]]]
         for name, histories in runs.items():
             _training_lines(axes, name, histories)
         axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
-    _one_legend(figure, grid)
+    _one_legend(grid)
     return figure
 
 

@@ -44,7 +44,7 @@ def misclassified(found: Responses, images: UInt8[Tensor, "image channel height 
         axes.imshow(_pixels(images[mistake["image"]]), cmap="gray_r", vmin=0, vmax=255)
         axes.set_title(title.format(image=mistake["image"], **names), fontsize=6, linespacing=1.2, pad=2)
     if left_out:
-        figure.supxlabel(f"and {left_out:,} more", fontsize=7)
+        figure.suptitle(f"the first {len(shown)} of {len(wrong):,}", fontsize=7)
     return figure
 
 

@@ -19,7 +19,7 @@ MOST_IMAGES = 12
 
 @styled
 def outputs(panels: Panels) -> Figure:
-    """Draw the lengths of all class capsules for the first test image of each class. The true class's bar is dark."""
+    """Draw the lengths of all class capsules for the first test image of each class; the true one's in full colour."""
     count = max(len(shown_images(found.labels, len(found.classes))) for _, nets in panels for found in nets.values())
     figure, grid = _grid(panels, 0.95 + 0.25 * min(count, MOST_IMAGES))
     for axes, letter, title, this, found in _each(panels, grid):

@@ -61,7 +61,7 @@ def _histogram(axes: Axes, panel: Histogram, this: Look, most: float) -> None:
 def rows(panels: Sequence[tuple[str, Mapping[str, Trace]]], children: int = 3) -> Figure:
     """Draw the logits and couplings of a few children over the parents, at the last iteration.
 
-    A panel is a dataset's title and a trace of each normalization. The true class's bar is dark.
+    A panel is a dataset's title and a trace of each normalization. The true class's bar is in full colour.
     """
     figure = Figure(figsize=(FULL_WIDTH, (0.8 + 0.75 * children) * len(panels)))
     letters = iter("abcdefghijklmnop")

@@ -92,7 +92,8 @@ LOOKS: dict[str, Look] = {
 }
 """Colours that stay apart for colour-blind readers; line and marker tell them apart in grey too."""
 
-ORDER = list(LOOKS)
+PAGE_COLOURS = {"ink": INK, "faint": FAINT, "softmax": LOOKS["softmax"].colour, "max-min": LOOKS["max-min"].colour}
+"""What the page may show in another shade, in the dark, by the name of its variable."""
 Arguments = ParamSpec("Arguments")
 
 
@@ -149,12 +150,11 @@ def save(figure: Figure, folder: Path, name: str) -> tuple[Path, Path]:
 
 def for_page(text: str, prefix: str) -> str:
     """Fit an SVG file's text into a page: no background, the page's own ink, and names that no other figure has."""
-    text = text[text.index("<svg") :]
-    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
-    text = (
-        re.sub(r'\s(width|height|xmlns|xmlns:xlink|version)="[^"]*"', "", text[: text.index(">")])
-        + text[text.index(">") :]
-    )
-    text = text.replace(f"fill: {PAPER}", "fill: none", 1)
-    text = text.replace(INK, "var(--ink)").replace(FAINT, "var(--faint)")
-    return re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{prefix}-", text)
+    text = re.sub(r"<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.DOTALL)
+    head, _, rest = text.partition(">")
+    sizes = dict(re.findall(r'(width|viewBox)="([^"]*)"', head))
+    head = f'<svg viewBox="{sizes["viewBox"]}" style="--natural: {sizes["width"]}" aria-hidden="true"'
+    rest = rest.replace(f"fill: {PAPER}", "fill: none", 1)
+    for name, colour in PAGE_COLOURS.items():
+        rest = rest.replace(colour, f"var(--{name})")
+    return head + ">" + re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{prefix}-", rest)

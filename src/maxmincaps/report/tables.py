@@ -36,20 +36,28 @@ SD_NOTE = "± is the sample standard deviation over n runs; a single run has non
 NONE = "–"
 
 
-def table_1(runs: Shown) -> Table:
-    """Compare the accuracies on each dataset: a line for each normalization."""
+def table_1(runs: Shown, own: Sequence[Sequence[Row]] = ()) -> Table:
+    """Compare the accuracies on each dataset: a line for each normalization.
+
+    `own` are runs beside the study's, those that differ in the seed alone together; each gets a line of its own.
+    """
     found = {row["dataset"] for row in runs.rows}
     datasets = [name for name in runs.study.datasets if name in found or runs.study.reported(BEST, name, "Max-Min")]
-    lines = [(dataset, line.label) for dataset in datasets for line in runs.study.lines]
+    lines = [
+        (title_with_mark(runs.of(dataset, line.label), dataset), line.label, *_accuracies(runs, dataset, line.label))
+        for dataset in datasets
+        for line in runs.study.lines
+    ]
+    lines += [
+        (f"{title_with_mark(rows, rows[0]['dataset'])}, own recipe", _label(rows[0]), NONE, *_ours(rows, DAGGER))
+        for rows in own
+    ]
     return Table(
         name="table-1",
         caption="Table 1. Test accuracy on the paper's datasets (%).",
         columns=("Dataset", "Normalization", "Paper, best", "Ours, best", "Ours, final", "n", "Our budget"),
-        rows=tuple(
-            (title_with_mark(runs.of(dataset, line), dataset), line, *_accuracies(runs, dataset, line))
-            for dataset, line in lines
-        ),
-        notes=_notes(runs),
+        rows=tuple(lines),
+        notes=_notes(runs, below_paper=runs.below_paper or bool(own)),
         words=("Normalization", "Our budget"),
     )
 
@@ -63,17 +71,20 @@ def table_4(runs: Shown) -> Table:
         caption=f"Table 4. Test accuracy of several normalizations on {title_of(dataset)} (%).",
         columns=("Normalization", "Paper, best", "Ours, best", "Ours, final", "n", "Our budget"),
         rows=tuple((line, *_accuracies(runs, dataset, line)) for line in lines),
-        notes=_notes(runs),
+        notes=_notes(runs, runs.below_paper),
         words=("Our budget",),
     )
 
 
 def _accuracies(runs: Shown, dataset: str, line: str) -> tuple[str, ...]:
-    """Give the paper's number, our best and final ones, n and budget."""
-    own = runs.of(dataset, line)
-    mark = _mark(runs, dataset)
-    best, final = (_with_sd(mean(own, measure), mark) for measure in (best_points, final_points))
-    return _reported(runs.study.reported(BEST, dataset, line)), best, final, counted(own), budgets(own) or NOT_RUN
+    """Give the paper's number, and ours."""
+    return _reported(runs.study.reported(BEST, dataset, line)), *_ours(runs.of(dataset, line), _mark(runs, dataset))
+
+
+def _ours(rows: Sequence[Row], mark: str) -> tuple[str, ...]:
+    """Give our best and final accuracy, n and budget."""
+    best, final = (_with_sd(mean(rows, measure), mark) for measure in (best_points, final_points))
+    return best, final, counted(rows), budgets(rows) or NOT_RUN
 
 
 def table_2(runs: Shown, dataset: str = "mnist") -> Table:
@@ -86,7 +97,7 @@ def table_2(runs: Shown, dataset: str = "mnist") -> Table:
         columns=("Normalization", "Measure", "Largest", "Smallest", "Mean", "Sd", "n", "Budget"),
         rows=(*rows, *_vote_rows(runs, dataset)),
         notes=(
-            *_notes(runs),
+            *_notes(runs, runs.below_paper),
             "A vote is the majority of three networks with their final weights; ties by summed length.",
         ),
         words=("Measure", "Budget"),
@@ -165,7 +176,7 @@ def all_runs(rows: Sequence[Row]) -> Table:
         rows=tuple(
             (
                 title_with_mark(group, group[0]["dataset"]),
-                f"{look(group[0]['normalization']).label}, r = {group[0]['iterations']}",
+                _label(group[0]),
                 _differences(group[0]) or NONE,
                 *(
                     _with_sd(mean(group, measure), "", "no result")
@@ -188,6 +199,10 @@ def _training(row: Row) -> float:
 def voters(runs: Shown, dataset: str = "mnist") -> list[Row]:
     """Give the Max-Min runs that vote, by seed; the first three are the paper's models A, B and C."""
     return sorted(complete(runs.of(dataset, "Max-Min")), key=lambda row: row["seed"])
+
+
+def _label(row: Row) -> str:
+    return f"{look(row['normalization']).label}, r = {row['iterations']}"
 
 
 def _settings(row: Row) -> tuple[str, ...]:
@@ -213,10 +228,8 @@ def _short(value: Any) -> str:
     )
 
 
-def _notes(runs: Shown) -> tuple[str, ...]:
-    marked = (
-        (f"{DAGGER} {NOT_PAPER}: read it beside the paper's number, not as its equal.",) if runs.below_paper else ()
-    )
+def _notes(runs: Shown, below_paper: bool) -> tuple[str, ...]:
+    marked = (f"{DAGGER} {NOT_PAPER}: to be read beside the paper's number, not as its equal.",) * below_paper
     regenerated = any(row["regenerated"] for row in runs.rows)
     made = ("Regenerated: the authors' procedure with another draw, as their files could not be had.",) * regenerated
     return (*marked, *runs.notes, BEST_NOTE, SD_NOTE, *made)
