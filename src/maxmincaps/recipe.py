@@ -176,6 +176,9 @@ class TrainingSettings(Settings):
     vote_rate: float | None = Field(None, gt=0)
     """W's learning rate as a multiple of the learning rate. Default: by the rule in docs/initialisation.md."""
 
+    primary_rate: float | None = Field(None, gt=0)
+    """PrimaryCaps' learning rate as a multiple of the learning rate. Default: by the same rule."""
+
     non_finite: Literal["stop", "skip"] = "stop"
     """What a loss or gradient that is not finite does: stop the run, or skip that step and count it."""
 
@@ -223,8 +226,11 @@ class Recipe(MachineSettings, TrainingSettings, NetworkSettings, DataSettings):
         return recipe_from({**self.model_dump(), **changes}, "these settings")
 
     def fingerprint(self) -> str:
-        """Name what is trained, not where: equal recipes have equal fingerprints on every machine."""
-        identity = self.model_dump(mode="json", exclude=set(MachineSettings.model_fields))
+        """Name what is trained, not where: equal recipes have equal fingerprints on every machine.
+
+        Settings at their default do not count, so that a setting added later leaves older fingerprints as they are.
+        """
+        identity = self.model_dump(mode="json", exclude=set(MachineSettings.model_fields), exclude_defaults=True)
         return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:12]
 
     def to_json(self) -> str:

@@ -7,7 +7,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from maxmincaps import NORMALIZATIONS, Normalization, fit, load_network
+from maxmincaps import NORMALIZATIONS, CapsNet, Normalization, fit, load_network
 from maxmincaps.errors import DivergedError, InputError
 from maxmincaps.training.checkpoint import CHECKPOINT
 from maxmincaps.training.observer import Observer
@@ -216,12 +216,16 @@ def test_sabours_initial_values_are_those_of_the_spec(tiny):
     assert network.primary.convolution.bias.eq(0.1).all()
 
 
-def test_w_has_a_learning_rate_of_its_own(tiny):
-    from maxmincaps.data.images import splits
+def rates(recipe, **sizes):
+    network = CapsNet(normalization=recipe.normalization, **sizes)
+    return {group["name"]: group["rate"] for group in optimizer_for(recipe, network).param_groups}
 
-    recipe = tiny(vote_rate=0.25)
-    optimizer = optimizer_for(recipe, initial_network(recipe, splits(recipe).train))
-    assert [group["rate"] for group in optimizer.param_groups] == [1.0, 0.25]
+
+def test_large_layers_learn_more_slowly_the_more_terms_their_sums_have(tiny):
+    assert rates(tiny()) == {"others": 1, "primary": 1000 / (256 * 81), "votes": 1000 / (1152 * 8)}
+    assert rates(tiny(normalization="softmax"))["votes"] == 1  # 922 terms' worth, as a coupling is a tenth
+    assert rates(tiny(), conv_channels=8, types=2) == {"others": 1, "primary": 1, "votes": 1}
+    assert rates(tiny(vote_rate=0.25, primary_rate=0.5)) == {"others": 1, "primary": 0.5, "votes": 0.25}
 
 
 def test_the_trained_network_can_be_loaded(whole):

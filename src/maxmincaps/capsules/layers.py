@@ -95,22 +95,16 @@ class RoutedCapsules(nn.Module):
         self.sigma = sigma or self.suggested_sigma()
         nn.init.normal_(self.weights, std=self.sigma)
 
-    def suggested_sigma(self) -> float:
-        """Give the sigma at which the parents' sums start equally long, for any number of children and any couplings.
+    @property
+    def terms(self) -> float:
+        """How many terms of full size a parent's sum has: `children · part`, each scaled by the start coupling."""
+        children, parents, _, part = self.weights.shape
+        return children * part * self.normalization.start_for(parents)
 
-        A sum has `children · part` random terms, each scaled by a coupling.
-        """
+    def suggested_sigma(self) -> float:
+        """Give the sigma at which the parents' sums start equally long for any number of children and any couplings."""
         children, parents, _, part = self.weights.shape
         return 1 / (self.normalization.start_for(parents) * (children * part) ** 0.5)
-
-    def suggested_rate(self) -> float:
-        """Give the multiple of the learning rate at which a step of Adam moves the sums equally far, at most 1.
-
-        Adam moves every number of W by about the learning rate, and all `children · part` terms of a sum may move the
-        same way. With Softmax in the paper's network they come to 922 couplings' worth, and the common rate is right.
-        """
-        children, parents, _, part = self.weights.shape
-        return min(1.0, 1000 / (self.normalization.start_for(parents) * children * part))
 
     def votes(self, parts: Parts) -> VoteProducts:
         """Give the children's votes, in the form that suits what will be asked of them."""

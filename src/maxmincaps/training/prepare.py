@@ -15,6 +15,9 @@ from maxmincaps.errors import InputError
 from maxmincaps.recipe import Recipe
 from maxmincaps.training.checkpoint import network_for
 
+FULL_RATE_TERMS = 1000
+"""Layers whose sums have at most so many terms learn at the full rate."""
+
 
 def fabric_for(recipe: Recipe) -> Fabric:
     """Choose device, precision and processes."""
@@ -64,12 +67,27 @@ def _network(recipe: Recipe, train: ImageSet) -> CapsNet:
 
 
 def optimizer_for(recipe: Recipe, network: CapsNet) -> torch.optim.Adam:
-    """Make Adam, with a learning rate of its own for W; each group's `rate` multiplies the learning rate."""
-    votes = network.digits.weights
-    others = [parameter for parameter in network.parameters() if parameter is not votes]
-    rate = recipe.vote_rate or network.digits.suggested_rate()
-    groups = [{"params": others, "rate": 1.0}, {"params": [votes], "rate": rate}]
+    """Make Adam, with rates of their own for PrimaryCaps and W: multiples of the learning rate."""
+    primary = network.primary.convolution
+    special = {
+        "primary": (list(primary.parameters()), recipe.primary_rate or rate_for(primary.weight[0].numel())),
+        "votes": ([network.digits.weights], recipe.vote_rate or rate_for(network.digits.terms)),
+    }
+    taken = {id(parameter) for parameters, _ in special.values() for parameter in parameters}
+    others = [parameter for parameter in network.parameters() if id(parameter) not in taken]
+    groups = [{"name": "others", "params": others, "rate": 1.0}]
+    groups += [{"name": name, "params": parameters, "rate": rate} for name, (parameters, rate) in special.items()]
     return torch.optim.Adam(groups, lr=recipe.learning_rate, betas=(0.9, 0.999), eps=1e-8, fused=True)
+
+
+def rate_for(terms: float) -> float:
+    """Give the multiple of the learning rate for weights of which `terms` form one sum, at most 1.
+
+    A step of Adam moves every weight by about the learning rate, and in the first steps all of them the same way: a sum
+    of a thousand terms by about one at the common rate of 0.001. PrimaryCaps has 20,736 terms and would be saturated by
+    the first step. See docs/initialisation.md.
+    """
+    return min(1.0, FULL_RATE_TERMS / terms)
 
 
 def learning_rate_at(recipe: Recipe, step: int) -> float:

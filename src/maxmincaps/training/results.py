@@ -38,7 +38,7 @@ def begin_record(run: Run, environment: dict[str, Any]) -> None:
             "test_images": len(run.splits.test),
             "test_images_per_epoch": 0 if run.splits.validation else len(run.judged_by[1]),
             "parameters": sum(parameter.numel() for parameter in run.plain_network.parameters()),
-            "vote_rate": run.optimizer.param_groups[1]["rate"],
+            "rates": {group["name"]: group["rate"] for group in run.optimizer.param_groups},
             "vote_sigma": run.plain_network.digits.sigma,
         },
     )
