@@ -15,6 +15,7 @@ from maxmincaps.recipe import (
     recipe_from,
     settings_in,
 )
+from maxmincaps.studies.launch import run_name
 from maxmincaps.training.fit import fit
 from maxmincaps.training.record import Record
 from maxmincaps.verbs.terminal import ProgressBar, console, percent, table
@@ -92,12 +93,21 @@ def quickstart(*, out: Path = Path("quickstart"), epochs: int = 6, batch_size: i
         for normalization in ("max-min", "softmax")
     ]
     _show_results(records)
+    from maxmincaps.report.build import build  # here, as it needs an extra and training does not
 
-
-def run_name(recipe: Recipe) -> str:
-    """Name a recipe's folder so that a person can read it and no two recipes share it."""
-    dataset = Path(recipe.dataset).stem
-    return f"{dataset}-{recipe.normalization}-r{recipe.iterations}-s{recipe.seed}-{recipe.fingerprint()}"
+    page = build(out, out / "report")
+    console.print(
+        f"""
+[bold]Look[/] at {page}: couplings, lengths, tuning curves and errors of both networks.
+[bold]Next[/], if you like:
+  maxmincaps app {out}/max-min                   draw a digit and watch it being routed
+  maxmincaps predict {out}/max-min FILE.png      classify an image of your own
+  maxmincaps train --dataset mnist               all 60,000 digits
+  maxmincaps train --dataset path/to/folder      your own images, one subfolder per class
+  maxmincaps study list                          the paper's tables and figures""",
+        highlight=False,
+        soft_wrap=True,
+    )
 
 
 def _given(*parts: Any) -> dict[str, Any]:
