@@ -3,10 +3,12 @@
 import os
 
 import pytest
+import torch
 
 
 @pytest.fixture(scope="session", autouse=True)
 def own_cache(tmp_path_factory):
+    torch.set_num_threads(1)  # small tensors, and several tests at once: threads would only wait for each other
     before = os.environ.get("MAXMINCAPS_CACHE")
     os.environ["MAXMINCAPS_CACHE"] = str(tmp_path_factory.mktemp("cache"))
     yield
