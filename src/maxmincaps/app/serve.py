@@ -3,9 +3,9 @@
 import ipaddress
 import secrets
 import socket
-from collections.abc import Callable
 from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
+from typing import Any
 from urllib.parse import parse_qs
 
 from starlette.responses import PlainTextResponse, RedirectResponse
@@ -54,14 +54,16 @@ class Door:
         name = f"[{name}]" if ":" in name else name
         return f"http://{name}:{self.port}/" + (f"?token={self.token}" if self.token else "")
 
-    def serve(self, app: ASGIApp, *, policy: str, most_bytes: int, ready: Callable[[], None] | None = None) -> None:
-        """Serve until Ctrl-C."""
+    def server(self, app: ASGIApp, *, policy: str, most_bytes: int) -> Any:
+        """Give the uvicorn server that stands behind this door; `run` serves until Ctrl-C."""
         uvicorn = extra("app", "uvicorn")
         guarded = Guard(app, self.token, policy=policy, most_bytes=most_bytes)
         config = uvicorn.Config(guarded, log_level="error", access_log=False, server_header=False, ws="none")
-        if ready:
-            ready()
-        uvicorn.Server(config).run(sockets=list(self.sockets))
+        return uvicorn.Server(config)
+
+    def serve(self, app: ASGIApp, *, policy: str, most_bytes: int) -> None:
+        """Serve until Ctrl-C."""
+        self.server(app, policy=policy, most_bytes=most_bytes).run(sockets=list(self.sockets))
 
 
 def is_loopback(host: str) -> bool:

@@ -46,12 +46,10 @@ def open_(
     was_closed = not store.is_open
     store.set_open(True)
 
-    def ready() -> None:
-        again = ", opened again" if was_closed else ""
-        _say(f"{len(store.images)} images, answers go to {out}{again}")
-        _say(f"open {door.address} in a browser, or send it to people; Ctrl-C stops, and nothing is lost")
-
-    door.serve(poll_page(store), policy=POLICY, most_bytes=MOST_BYTES, ready=ready)
+    again = ", opened again" if was_closed else ""
+    _say(f"{len(store.images)} images, answers go to {out}{again}")
+    _say(f"open {door.address} in a browser, or send it to people; Ctrl-C stops, and nothing is lost")
+    door.serve(poll_page(store), policy=POLICY, most_bytes=MOST_BYTES)
 
 
 def close(poll: File = DEFAULT) -> None:

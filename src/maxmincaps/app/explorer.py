@@ -1,0 +1,382 @@
+"""The explorer's page: draw a digit and watch it being routed, by two networks or two normalizations side by side."""
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+os.environ["GRADIO_ANALYTICS_ENABLED"] = "0"  # before Gradio is imported, as it looks once
+os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+
+import gradio as gr
+from fastapi import FastAPI
+
+from maxmincaps.app import answers, panels, pictures
+from maxmincaps.app.answers import AS_TRAINED, Look, Model, Picture
+from maxmincaps.app.poll import asset
+from maxmincaps.app.samples import Samples
+from maxmincaps.errors import InputError
+
+POLICY = (
+    "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval' blob:; style-src 'self' 'unsafe-inline'; "
+    "img-src 'self' data: blob:; font-src 'self' data:; connect-src 'self' data: blob:; worker-src 'self' blob:; "
+    "base-uri 'self'; form-action 'self'"
+)
+"""Gradio compiles parts of its page in the browser, hence `unsafe-eval`; nothing may come from anywhere else."""
+MOST_BYTES = 2 * pictures.MOST_BYTES
+"""Of one request: a picture in base64, and what is around it."""
+INTRODUCTION = """<h1>Inside a capsule network</h1><p>Draw a digit, upload a picture or take one from the test set.
+Every part of PrimaryCaps votes for every class; routing decides, in a few iterations, whose votes count.</p>"""
+PAD = """<canvas width="280" height="280" role="img" aria-label="Sketch pad: draw with a mouse, a pen or a finger.
+With a keyboard, take an image from the test set instead."></canvas><button type="button">Clear</button>"""
+UPLOAD = f"""<label>A picture: PNG, JPEG, GIF, WebP, BMP, TIFF
+<input type="file" accept="image/*" data-most="{pictures.MOST_BYTES}"></label>
+<label><input type="checkbox"> dark on light: swap, as the networks know light on dark</label>
+<p role="alert"></p>"""
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """What one visitor is looking at."""
+
+    image: Picture
+    note: str
+    looks: tuple[Look, Look]
+
+
+def explorer_page(folders: Sequence[Path]) -> FastAPI:
+    """Make the app that shows trained runs."""
+    page = _Explorer(answers.models_of(folders), Samples.of(folders[0]))
+    app = FastAPI(openapi_url=None)
+    return gr.mount_gradio_app(
+        app,
+        page.blocks(),
+        path="",
+        footer_links=[],
+        run_history=False,
+        show_error=False,
+        ssr_mode=False,
+        mcp_server=False,
+        enable_monitoring=False,
+        max_file_size=1,
+        theme=_theme(),
+        css=asset("palette.css") + asset("explorer.css"),
+    )
+
+
+def _theme() -> gr.themes.Base:
+    fonts = ["system-ui", "-apple-system", "Segoe UI", "Roboto", "sans-serif"]
+    theme = gr.themes.Base(font=fonts, font_mono=["ui-monospace", "monospace"], radius_size="sm", spacing_size="sm")
+    ours = {
+        "body_background_fill": "var(--ground)",
+        "body_text_color": "var(--ink)",
+        "body_text_color_subdued": "var(--faint)",
+        "background_fill_primary": "var(--paper)",
+        "background_fill_secondary": "var(--ground)",
+        "block_background_fill": "var(--paper)",
+        "block_border_color": "var(--line)",
+        "block_label_text_color": "var(--faint)",
+        "block_title_text_color": "var(--faint)",
+        "border_color_primary": "var(--line)",
+        "border_color_accent": "var(--accent)",
+        "input_background_fill": "var(--paper)",
+        "slider_color": "var(--accent)",
+        "button_secondary_background_fill": "var(--paper)",
+        "button_secondary_text_color": "var(--ink)",
+        "button_secondary_border_color": "var(--line)",
+    }
+    dark = {f"{name}_dark": value for name, value in ours.items()}
+    return theme.set(color_accent="var(--accent)", **ours, **dark)
+
+
+class _Explorer:
+    """The page's parts, and what happens when one of them is moved."""
+
+    def __init__(self, models: Sequence[Model], samples: Samples | None) -> None:
+        self.models = {model.name: model for model in models}
+        self.first = models[0]
+        self.samples = samples
+        self.iterations = max(model.shown_iterations for model in models)
+        self.numbers = max(model.recipe.class_pose for model in models)
+
+    def blocks(self) -> gr.Blocks:
+        """Lay the page out."""
+        with gr.Blocks(title="Inside a capsule network", analytics_enabled=False) as page:
+            self.view = gr.State(None, time_to_live=3600)
+            gr.HTML(INTRODUCTION, elem_classes="quiet")
+            self._networks()
+            with gr.Row():
+                with gr.Column(scale=1, min_width=290):
+                    self._sources()
+                with gr.Column(scale=3, min_width=320):
+                    self.answers = self._pair("answer")
+            self._heading("Routing at work", "All logits and couplings in a pale colour, those of one class in front.")
+            self.routing = self._pair("routing")
+            self._heading(
+                "Who voted for what",
+                "A push is how far a child's vote, times its coupling, moves the class's sum in the class's direction.",
+            )
+            self.voters = self._pair("voters")
+            self._heading("One child", "A capsule of PrimaryCaps, by its type and place, and its share in every class.")
+            self._child_controls()
+            self.children = self._pair("child")
+            self._heading("The winning capsule", "Its numbers say how the digit is written. Move them.")
+            self._capsule_controls()
+            self._events(page)
+        page.queue(default_concurrency_limit=2, max_size=200)
+        return page
+
+    def _heading(self, title: str, words: str) -> None:
+        gr.HTML(f"<h2>{title}</h2><p>{words}</p>", elem_classes="quiet")
+
+    def _pair(self, name: str) -> list[gr.HTML]:
+        with gr.Row(elem_classes="sides"):
+            return [
+                gr.HTML(elem_id=f"{name}-{side}", elem_classes="side", min_width=300, scale=1, js_on_load=None)
+                for side in ("left", "right")
+            ]
+
+    def _sources(self) -> None:
+        with gr.Tabs():
+            with gr.Tab("Draw"):
+                self.pad = gr.HTML(PAD, elem_id="pad", elem_classes="pad", js_on_load=asset("sketch.js"))
+            with gr.Tab("Upload"):
+                self.file = gr.HTML(UPLOAD, elem_id="file", elem_classes="file", js_on_load=asset("upload.js"))
+            with gr.Tab("Test set"):
+                count = len(self.samples.images) if self.samples else 0
+                self.number = gr.Number(
+                    0, label=f"Image, 0 to {max(0, count - 1)}", precision=0, interactive=count > 0, elem_id="number"
+                )
+                self.random = gr.Button("Another one", size="sm", interactive=count > 0, elem_id="random")
+                wrong = bool(self.samples and self.samples.wrong)
+                self.mistake = gr.Button(
+                    "One that the first run gets wrong", size="sm", interactive=wrong, elem_id="mistake"
+                )
+                if not count:
+                    gr.HTML("<p>The test set is not on this machine; `maxmincaps data get` fetches it.</p>")
+        self.note = gr.HTML("", elem_id="note", elem_classes="quiet")
+
+    def _networks(self) -> None:
+        names = list(self.models)
+        second = names[1] if len(names) > 1 else names[0]
+        other = "softmax" if self.first.recipe.normalization != "softmax" else "max-min"
+        with gr.Row():
+            self.left = (
+                gr.Dropdown(names, value=names[0], label="Left", min_width=120, elem_id="left-run"),
+                gr.Dropdown(answers.choices(), value=AS_TRAINED, label="normalization", min_width=120),
+            )
+            self.right = (
+                gr.Dropdown(names, value=second, label="Right", min_width=120, elem_id="right-run"),
+                gr.Dropdown(
+                    answers.choices(),
+                    value=AS_TRAINED if len(names) > 1 else other,
+                    label="normalization",
+                    min_width=120,
+                    elem_id="right-normalization",
+                ),
+            )
+        with gr.Row(elem_classes="stays"):
+            self.iteration = gr.Slider(
+                1,
+                self.iterations,
+                self.first.recipe.iterations,
+                step=1,
+                label="Routing iteration",
+                elem_id="iteration",
+                buttons=[],
+            )
+            self.parent = gr.Dropdown(
+                list(self.first.classes), value=self.first.classes[0], label="Class to look at", elem_id="class"
+            )
+
+    def _child_controls(self) -> None:
+        sizes = [max(sizes) for sizes in zip(*(model.network.grid for model in self.models.values()), strict=True)]
+        with gr.Row():
+            self.place = [
+                gr.Slider(
+                    0, max(1, size - 1), 0, step=1, label=name.capitalize(), elem_id=name, buttons=[], min_width=150
+                )
+                for name, size in zip(("type", "row", "column"), sizes, strict=True)
+            ]
+
+    def _capsule_controls(self) -> None:
+        with gr.Row():
+            self.whose = gr.Radio(["left", "right"], value="left", label="Whose capsule", elem_id="whose")
+            self.reset = gr.Button("Back to as routed", elem_id="reset", size="sm", min_width=120)
+        with gr.Row():
+            with gr.Column(scale=1, min_width=300):
+                self.capsule = gr.HTML(elem_id="capsule", elem_classes="side", js_on_load=None)
+            with gr.Column(scale=2, min_width=320), gr.Group(elem_classes="numbers"):
+                self.pose = [
+                    gr.Slider(-1, 1, 0, step=0.01, label=f"{number + 1}", elem_id=f"number-{number + 1}", buttons=[])
+                    for number in range(self.numbers)
+                ]
+        with gr.Accordion("Each number moved by −0.25 … 0.25", open=False):
+            self.sheet = gr.HTML(elem_id="sheet", elem_classes="side", js_on_load=None)
+
+    def _events(self, page: gr.Blocks) -> None:
+        everything = [
+            *(self.view, self.note, *self.answers, *self.routing, *self.voters, self.parent, *self.place),
+            *(*self.children, *self.pose, self.capsule, self.sheet),
+        ]
+        networks = [*self.left, *self.right, self.iteration, self.whose]
+        quick: dict[str, Any] = {"show_progress": "hidden", "trigger_mode": "always_last", "api_visibility": "private"}
+
+        self.pad.submit(self.draw, networks, everything, **quick)
+        self.file.submit(self.upload, networks, everything, **quick)
+        for trigger in (self.number.submit, self.number.blur, page.load):
+            trigger(self.sample, [self.number, *networks], everything, **quick)
+        for button, choose in ((self.random, self.any_number), (self.mistake, self.wrong_number)):
+            button.click(choose, self.number, self.number, **quick).then(
+                self.sample, [self.number, *networks], everything, **quick
+            )
+        for chooser in (*self.left, *self.right):
+            chooser.input(self.again, [self.view, *networks], everything, **quick)
+        shown = [*self.answers, *self.routing, *self.voters, *self.children, *self.pose, self.capsule, self.sheet]
+        asked = [self.view, self.iteration, self.parent, *self.place, self.whose]
+        self.iteration.input(self.at_iteration, asked, shown, **quick)
+        self.parent.input(self.of_class, asked[:3], [*self.routing, *self.voters], **quick)
+        for slider in self.place:
+            slider.input(self.of_child, [self.view, self.iteration, *self.place], self.children, **quick)
+        numbers = [*self.pose, self.capsule, self.sheet]
+        for chooser in (self.whose.input, self.reset.click):
+            chooser(self.as_routed, [self.view, self.iteration, self.whose], numbers, **quick)
+        for slider in self.pose:
+            slider.input(
+                self.moved, [self.view, self.iteration, self.whose, *self.pose], [self.capsule, self.sheet], **quick
+            )
+
+    # Pictures come in
+
+    def draw(self, *networks: Any, event: gr.EventData) -> list[Any]:
+        """Take a drawing."""
+        return self._taken(lambda shape: pictures.drawn(_sent(event, "picture"), shape), networks)
+
+    def upload(self, *networks: Any, event: gr.EventData) -> list[Any]:
+        """Take an upload."""
+        swap = _sent(event, "swap") is True
+        return self._taken(lambda shape: pictures.uploaded(_sent(event, "picture"), shape, swap), networks)
+
+    def sample(self, number: Any, *networks: Any) -> list[Any]:
+        """Take a test image."""
+        if not self.samples:
+            return self._nothing("")
+        return self._taken(lambda _: self.samples.take(_whole(number, 0, len(self.samples.images) - 1)), networks)
+
+    def any_number(self, number: Any) -> int:
+        """Choose a test image at random."""
+        return self.samples.another(None) if self.samples else number
+
+    def wrong_number(self, number: Any) -> int:
+        """Choose a test image that the first run gets wrong."""
+        return self.samples.another(self.samples.wrong) if self.samples else number
+
+    def _taken(
+        self, take: Callable[[tuple[int, int, int]], pictures.Taken | None], networks: Sequence[Any]
+    ) -> list[Any]:
+        try:
+            taken = take(self.first.network.image_shape)
+        except InputError as error:
+            return self._nothing(f"This cannot be shown: {error}.")
+        return self._nothing("") if taken is None else self._routed(taken.image, taken.note, networks)
+
+    def _nothing(self, words: str) -> list[Any]:
+        said = f'<p class="trouble" role="alert">{words}</p>' if words else ""
+        rest = len(self.answers + self.routing + self.voters + self.children) + 4 + len(self.pose) + 2
+        return [gr.skip(), said, *[gr.skip()] * rest]
+
+    # Pictures are routed and shown
+
+    def again(self, view: View | None, *networks: Any) -> list[Any]:
+        """Route the same image through what is chosen now."""
+        return self._routed(view.image, view.note, networks) if view else self._nothing("")
+
+    def _routed(self, image: Picture, note: str, networks: Sequence[Any]) -> list[Any]:
+        left_run, left_name, right_run, right_name, iteration, whose = networks
+        left, right = (self.models[left_run], left_name), (self.models[right_run], right_name)
+        view = View(image, note, answers.side_by_side(image, left, right, self.iterations))
+        step = _whole(iteration, 1, self.iterations) - 1
+        first = view.looks[0]
+        parent = first.winner(step)
+        found = answers.strongest(first, step, parent, 1)
+        place = found[0][1:4] if found else (0, 0, 0)
+        return [
+            view,
+            f'<p aria-live="polite">{note}</p>',
+            *(panels.answer(look, step) for look in view.looks),
+            *(panels.routing(look, step, parent) for look in view.looks),
+            *(panels.voters(look, step, parent) for look in view.looks),
+            first.model.classes[parent],
+            *place,
+            *self.of_child(view, iteration, *place),
+            *self.as_routed(view, iteration, whose),
+        ]
+
+    def at_iteration(self, view: View | None, iteration: Any, parent: str, *rest: Any) -> list[Any]:
+        """Show another iteration of the same routing."""
+        *place, whose = rest
+        if view is None:
+            return [gr.skip()] * (8 + len(self.pose) + 2)
+        step = _whole(iteration, 1, self.iterations) - 1
+        return [
+            *(panels.answer(look, step) for look in view.looks),
+            *self.of_class(view, iteration, parent),
+            *self.of_child(view, iteration, *place),
+            *self.as_routed(view, iteration, whose),
+        ]
+
+    def of_class(self, view: View | None, iteration: Any, parent: str) -> list[Any]:
+        """Show what was voted for a class."""
+        if view is None:
+            return [gr.skip()] * 4
+        step, number = _whole(iteration, 1, self.iterations) - 1, self.first.classes.index(parent)
+        return [
+            *(panels.routing(look, step, number) for look in view.looks),
+            *(panels.voters(look, step, number) for look in view.looks),
+        ]
+
+    def of_child(self, view: View | None, iteration: Any, *place: Any) -> list[Any]:
+        """Show one child."""
+        if view is None:
+            return [gr.skip()] * 2
+        step = _whole(iteration, 1, self.iterations) - 1
+        where = [_whole(part, 0, 1 << 20) for part in place]
+        return [panels.one_child(look, step, answers.number_of(look.model, *where)) for look in view.looks]
+
+    # The winning capsule
+
+    def as_routed(self, view: View | None, iteration: Any, whose: str) -> list[Any]:
+        """Set the sliders to the numbers of the winning capsule."""
+        if view is None:
+            return [gr.skip()] * (len(self.pose) + 2)
+        look, step = view.looks[whose == "right"], _whole(iteration, 1, self.iterations) - 1
+        pose = look.poses[step, look.winner(step)].tolist()
+        rest = len(self.pose) - len(pose)
+        values = [gr.update(value=round(value, 2), visible=True) for value in pose]
+        return [
+            *values,
+            *[gr.update(value=0, visible=False)] * rest,
+            panels.capsule(look, step, pose),
+            panels.perturbed(look, step, pose),
+        ]
+
+    def moved(self, view: View | None, iteration: Any, whose: str, *pose: Any) -> list[Any]:
+        """Draw the capsule with the numbers of the sliders."""
+        if view is None:
+            return [gr.skip()] * 2
+        look, step = view.looks[whose == "right"], _whole(iteration, 1, self.iterations) - 1
+        numbers = [min(1.0, max(-1.0, float(value))) for value in pose[: look.poses.shape[2]]]
+        return [panels.capsule(look, step, numbers), panels.perturbed(look, step, numbers)]
+
+
+def _sent(event: gr.EventData, name: str) -> Any:
+    """Give a part of what the browser sent with an event, which may be anything."""
+    sent = event._data
+    return sent.get(name, "") if isinstance(sent, dict) else ""
+
+
+def _whole(value: Any, low: int, high: int) -> int:
+    """Make a whole number in a range of whatever a page sent."""
+    number = value if isinstance(value, int | float) and value == value else low
+    return int(min(max(number, low), high))

@@ -1,0 +1,57 @@
+"""Test images to look at: those of a run's own test set, if they are on this machine."""
+
+import random
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from maxmincaps.analysis.responses import responses
+from maxmincaps.app.pictures import Taken
+from maxmincaps.data.augment import for_testing
+from maxmincaps.data.batches import as_float
+from maxmincaps.data.cache import cache_folder, manifest_of
+from maxmincaps.data.catalog import DATASETS
+from maxmincaps.data.download import place
+from maxmincaps.data.images import ImageSet, load
+from maxmincaps.errors import InputError
+from maxmincaps.recipe import Recipe
+from maxmincaps.training.record import Record
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """A test set, and which of its images a run gets wrong."""
+
+    images: ImageSet
+    recipe: Recipe
+    wrong: list[int]
+
+    @classmethod
+    def of(cls, run: Path) -> Self | None:
+        """Load the test set of a run; None where it is not on this machine, as a page fetches nothing."""
+        recipe = Record(run).recipe
+        if recipe.dataset in DATASETS and manifest_of(place(DATASETS[recipe.dataset], cache_folder())) is None:
+            return None
+        try:
+            images = load(recipe.dataset, "test", image_size=recipe.image_size, grey=recipe.grey)
+        except InputError:
+            return None
+        return cls(images, recipe, _wrong(run, len(images)))
+
+    def take(self, number: int) -> Taken:
+        """Give a test image as the network sees it."""
+        image = for_testing(self.recipe.but(whiten=False))(as_float(self.images.images[number : number + 1]))[0]
+        label = self.images.classes[int(self.images.labels[number])]
+        return Taken(image, f"test image {number}, labelled {label}")
+
+    def another(self, among: list[int] | None) -> int:
+        """Choose an image at random, of all or of some."""
+        return random.choice(among) if among else random.randrange(len(self.images))
+
+
+def _wrong(run: Path, images: int) -> list[int]:
+    try:
+        found = responses(run)
+    except InputError:
+        return []
+    return found.wrong.tolist() if len(found.labels) == images else []

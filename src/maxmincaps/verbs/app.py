@@ -1,0 +1,32 @@
+"""`maxmincaps app`: the explorer."""
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from maxmincaps.verbs.terminal import console
+
+
+def app(
+    *runs: Annotated[Path, Parameter(help="Folders of trained runs. Default: the quickstart's.")],
+    host: Annotated[str, Parameter(help="Where to listen. Elsewhere than on this machine, a token is asked for.")] = (
+        "127.0.0.1"
+    ),
+    port: Annotated[int, Parameter(help="Port to listen on; 0 for any.")] = 7860,
+) -> None:
+    """Open the explorer: draw a digit, and watch it being routed by two runs or two normalizations, until Ctrl-C."""
+    from maxmincaps.app.runs import trained_runs
+    from maxmincaps.errors import extra
+
+    folders = trained_runs(runs, needs="best.safetensors")
+    extra("app", "gradio")
+    from maxmincaps.app.serve import Door
+
+    door = Door.open(host, port)
+    console.print(f"showing {', '.join(map(str, folders))}", soft_wrap=True, highlight=False)
+    from maxmincaps.app.explorer import MOST_BYTES, POLICY, explorer_page
+
+    page = explorer_page(folders)
+    console.print(f"open {door.address} in a browser; Ctrl-C stops", soft_wrap=True, highlight=False)
+    door.serve(page, policy=POLICY, most_bytes=MOST_BYTES)
