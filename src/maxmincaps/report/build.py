@@ -17,6 +17,7 @@ from maxmincaps.analysis.compare import Verdict
 from maxmincaps.errors import InputError
 from maxmincaps.report.chapters import CHAPTERS, Chapter
 from maxmincaps.report.material import Material, Plate, command_for
+from maxmincaps.report.selection import PAPER_SCALE
 from maxmincaps.report.style import for_page, save
 from maxmincaps.report.table import Table
 from maxmincaps.studies import STUDIES
@@ -55,6 +56,7 @@ def build(
     page = _template().render(
         claims=claims,
         verdicts=Counter(claim.verdict for claim in claims),
+        at_paper=sum(claim.scale == PAPER_SCALE and claim.verdict != Verdict.TOO_FEW for claim in claims),
         Verdict=Verdict,
         signs=SIGNS,
         command_of={claim.name: command_for(STUDIES[claim.study], claim.scale) for claim in claims},
@@ -97,7 +99,7 @@ def _written(plate: Plate, out: Path) -> Shown:
 def _interval(claim: Evidence) -> str:
     found = claim.interval
     if found is None or found.low is None or found.high is None:
-        return "none: fewer than two runs" if claim.n else "–"
+        return "no interval of fewer than two runs" if claim.n < 2 else "no interval"
     return f"{found.low:+.3g} to {found.high:+.3g}"
 
 

@@ -1,5 +1,6 @@
 """Figures 7 and 8, and those the paper has only in words: accuracy against iterations, bounds, choices and epochs."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from string import ascii_lowercase
@@ -48,6 +49,7 @@ def _panels(panels: Sequence[tuple[str, Curves]], measure: str, across: str, log
         if logarithmic:
             axes.set_xscale("log")
             axes.xaxis.set_minor_locator(NullLocator())
+            axes.sharey(grid.flat[0])
         _curves(axes, curves)
     _one_legend(grid)
     return figure
@@ -79,7 +81,7 @@ def _curves(axes: Axes, curves: Curves) -> None:
         axes.errorbar(
             [point.place for point in points],
             [point.mean for point in points],
-            yerr=[point.sd or 0 for point in points],
+            yerr=[_bar(point) for point in points],
             fmt=this.marker + this.line,
             color=this.colour,
             label=this.label,
@@ -89,6 +91,11 @@ def _curves(axes: Axes, curves: Curves) -> None:
     places = sorted({point.place for points in curves.values() for point in points})
     axes.set_xticks(places, [f"{place:g}" for place in places])
     axes.margins(x=0.08, y=0.15)
+
+
+def _bar(point: Point) -> float:
+    """Give the length of an error bar; a single run has none."""
+    return math.nan if point.sd is None else point.sd
 
 
 def _not_run(axes: Axes) -> None:
@@ -116,9 +123,7 @@ def choices(points: Sequence[tuple[str, Point]], default: str, measure: str = "t
     axes = figure.subplots()
     for row, (name, point) in enumerate(points):
         colour = LOOKS["max-min"].colour if name == default else INK
-        axes.errorbar(
-            point.mean, row, xerr=point.sd or 0, fmt="^" if name == default else "D", color=colour, capsize=2.5
-        )
+        axes.errorbar(point.mean, row, xerr=_bar(point), fmt="^" if name == default else "D", color=colour, capsize=2.5)
         if name == default:
             axes.axvline(point.mean, color=colour, linewidth=0.7, linestyle=":")
     axes.set_yticks(range(len(points)), [f"{name}  (n = {point.n})" for name, point in points])

@@ -53,7 +53,7 @@ class Table:
     def to_markdown(self) -> str:
         """Give the table in GitHub's Markdown."""
         cells = [[cell.replace("|", r"\|") for cell in line] for line in (self.columns, *self.rows)]
-        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        widths = [max(3, *map(len, column)) for column in zip(*cells, strict=True)]
         rule = ["-" * width if self._is_words(place) else "-" * (width - 1) + ":" for place, width in enumerate(widths)]
         lines = [_line(_padded(line, widths, self._is_words)) for line in (cells[0], rule, *cells[1:])]
         return "\n\n".join([self.caption, "\n".join(lines), *self.notes]) + "\n"
