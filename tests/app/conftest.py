@@ -1,0 +1,106 @@
+"""What the tests of the pages share: two tiny trained runs, a server in a thread, and a real browser."""
+
+import http.client
+import json
+import os
+import shutil
+import threading
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from maxmincaps import Recipe, fit
+from maxmincaps.analysis.poll import Question
+from maxmincaps.app import poll as poll_pages
+from maxmincaps.app.serve import Door
+from maxmincaps.app.store import Asked, Store
+from tests.conftest import TINY
+
+BROWSER = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
+QUIET = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--no-first-run"]
+DIGITS = tuple("0123456789")
+
+
+@pytest.fixture(scope="session")
+def runs(tmp_path_factory):
+    """Two tiny networks, trained with Max-Min and with Softmax."""
+    folder = tmp_path_factory.mktemp("runs")
+    for normalization in ("max-min", "softmax"):
+        fit(Recipe(**{**TINY, "normalization": normalization, "epochs": 1}), folder / normalization)
+    return [folder / "max-min", folder / "softmax"]
+
+
+def question(number: int, label: int = 7, prediction: int = 1) -> Question:
+    pixels = np.random.RandomState(number).randint(0, 256, (1, 28, 28)).astype(np.uint8)
+    lengths = np.linspace(0, 0.9, 10)
+    return Question(number, label, prediction, lengths, pixels, np.zeros(10, np.int64))
+
+
+def asked(images: int = 17) -> Asked:
+    return Asked("mnist", DIGITS, 3, [question(100 + number) for number in range(images)])
+
+
+@contextmanager
+def serving(app, *, host: str = "127.0.0.1", policy: str = poll_pages.POLICY, most_bytes: int = poll_pages.MOST_BYTES):
+    """Serve an app from a thread, behind the same door as the command's."""
+    door = Door.open(host)
+    server = door.server(app, policy=policy, most_bytes=most_bytes)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": list(door.sockets)})
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    try:
+        yield door
+    finally:
+        server.should_exit = True
+        thread.join()
+
+
+@pytest.fixture
+def poll(tmp_path):
+    """A poll of five images, served; gives the store and the door."""
+    store = Store.create(tmp_path / "poll.sqlite", asked(5))
+    with serving(poll_pages.poll_page(store)) as door:
+        yield store, door
+    store.shut()
+
+
+class Visitor:
+    """A person without a browser: keeps its cookie and its connection."""
+
+    def __init__(self, port: int, cookie: str = "") -> None:
+        self.connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+        self.cookie = cookie
+
+    def ask(self, method: str, path: str, body: bytes | str | None = None, **headers: str):
+        """Give status and body, as JSON where it is JSON."""
+        sent = {name.replace("_", "-"): value for name, value in headers.items()}
+        self.connection.request(method, path, body, {**({"cookie": self.cookie} if self.cookie else {}), **sent})
+        answer = self.connection.getresponse()
+        content = answer.read()
+        if answer.getheader("set-cookie"):
+            self.cookie = answer.getheader("set-cookie").partition(";")[0]
+        if answer.getheader("content-type") == "application/json":
+            content = json.loads(content)
+        return answer.status, content
+
+    def state(self):
+        return self.ask("GET", "/state")[1]
+
+    def answer(self, image, label):
+        return self.ask("POST", "/answer", json.dumps({"image": image, "label": label}))
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """Debian's chromium, or a loud line."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="NO BROWSER TESTS: playwright is not installed")
+    if not BROWSER or not Path(BROWSER).exists():
+        pytest.skip("NO BROWSER TESTS: there is no chromium on this machine; the pages were not driven")
+    with playwright.sync_playwright() as driver:
+        chromium = driver.chromium.launch(executable_path=BROWSER, args=QUIET)
+        yield chromium
+        chromium.close()

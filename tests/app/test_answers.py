@@ -1,0 +1,148 @@
+"""Laws of what the explorer shows."""
+
+import pytest
+import torch
+
+from maxmincaps import InputError
+from maxmincaps.app import answers
+from maxmincaps.app.answers import AS_TRAINED, Model
+from maxmincaps.capsules.network import CapsNet
+from maxmincaps.capsules.normalizations import NORMALIZATIONS
+from maxmincaps.recipe import Recipe
+
+SMALL = {"conv_channels": 6, "types": 3, "part_pose": 4, "class_pose": 5, "decoder": (16,)}
+
+
+def model(seed=0, image_shape=(1, 28, 28), classes=10, **settings):
+    torch.manual_seed(seed)
+    recipe = Recipe(**{**SMALL, **settings})
+    sizes = recipe.model_dump(include=set(SMALL) | set(settings))
+    network = CapsNet(image_shape=image_shape, classes=classes, **sizes).eval()
+    return Model("small", network, recipe, tuple(map(str, range(classes))))
+
+
+@pytest.fixture
+def image():
+    return torch.rand(1, 28, 28, generator=torch.Generator().manual_seed(1))
+
+
+def test_the_trained_iteration_is_what_the_network_answers(image):
+    one = model()
+    found = answers.look(one, image)
+    said = one.network(image.unsqueeze(0))
+    torch.testing.assert_close(found.lengths[one.recipe.iterations - 1], said.lengths[0])
+    drawn = answers.reconstruction(found, one.recipe.iterations - 1)
+    torch.testing.assert_close(drawn, said.reconstruction[0])
+
+
+def test_an_iteration_does_not_depend_on_how_many_follow(image):
+    one = model()
+    short, _ = answers.side_by_side(image, (one, AS_TRAINED), (one, "softmax"), iterations=2)
+    long, _ = answers.side_by_side(image, (one, AS_TRAINED), (one, "softmax"), iterations=6)
+    torch.testing.assert_close(short.couplings, long.couplings[:2])
+    torch.testing.assert_close(short.poses, long.poses[:2])
+
+
+@pytest.mark.parametrize("normalization", NORMALIZATIONS)
+def test_pushes_sum_to_the_length_of_the_sum_that_they_push(image, normalization):
+    found = answers.look(model(), image, normalization)
+    length = found.lengths.double().clamp(max=1 - 1e-7)
+    before_squash = (length / (1 - length)).sqrt()
+    torch.testing.assert_close(found.pushes.sum(dim=1).double(), before_squash, rtol=1e-3, atol=1e-4)
+
+
+def test_places_and_types_share_the_same_pushes(image):
+    found = answers.look(model(), image)
+    totals = found.pushes[2].sum(dim=0)
+    torch.testing.assert_close(answers.by_place(found, 2).sum(dim=(0, 1)), totals)
+    torch.testing.assert_close(answers.by_type(found, 2).sum(dim=0), totals)
+
+
+def test_a_normalization_applied_to_a_run_that_has_it_changes_nothing(image):
+    one = model(normalization="softmax")
+    left, right = answers.side_by_side(image, (one, AS_TRAINED), (one, "softmax"))
+    assert torch.equal(left.poses, right.poses)
+    assert left.normalization == right.normalization == "softmax"
+
+
+def test_two_runs_side_by_side_are_each_as_alone(image):
+    one, other = model(0), model(1, normalization="softmax")
+    left, right = answers.side_by_side(image, (one, AS_TRAINED), (other, AS_TRAINED))
+    torch.testing.assert_close(left.poses, answers.look(one, image).poses)
+    torch.testing.assert_close(right.poses, answers.look(other, image).poses)
+
+
+@pytest.mark.parametrize("settings", [{}, {"padding": "same"}, {"conv_kernel": 5, "conv_stride": 2, "primary_kernel": 3}])
+def test_a_child_sees_its_receptive_field_and_nothing_else(settings):
+    one = model(relu=False, **settings)
+    types, rows, columns = one.network.grid
+    pixels = torch.rand(1, 1, 28, 28).requires_grad_()
+    parts = one.network.primary(torch.nn.functional.elu(one.network.conv1(pixels)))  # a slope everywhere
+    for row, column in {(0, 0), (rows - 1, 0), (rows // 2, columns - 1)}:
+        (slope,) = torch.autograd.grad(
+            parts[0, answers.number_of(one, types - 1, row, column)].sum(), pixels, retain_graph=True
+        )
+        seen = (slope[0, 0] != 0).nonzero()
+        field = answers.receptive_field(one, row, column)
+        first = [max(0, field.top), max(0, field.left)]
+        last = [min(28, field.top + field.size) - 1, min(28, field.left + field.size) - 1]
+        assert seen.amin(dim=0).tolist() == first
+        assert seen.amax(dim=0).tolist() == last
+
+
+def test_a_child_s_number_and_its_place_are_the_same_thing(image):
+    found = answers.look(model(), image)
+    for number in range(found.logits.shape[1]):
+        child = answers.child(found, 0, number, 3)
+        assert answers.number_of(found.model, child.type, child.row, child.column) == number
+
+
+def test_the_strongest_children_are_alive_and_none_left_out_is_stronger(image):
+    found = answers.look(model(), image)
+    alive = found.agreements[2].abs().amax(dim=1) > 0
+    chosen = answers.strongest(found, 2, 4, count=5)
+    assert len(chosen) == 5
+    assert all(alive[child.number] for child in chosen)
+    others = [n for n in range(len(alive)) if alive[n] and n not in {child.number for child in chosen}]
+    assert max(found.couplings[2, others, 4].tolist()) <= min(child.coupling for child in chosen) + 1e-4
+
+
+def test_a_blank_image_of_a_network_without_a_living_child_has_no_strongest():
+    one = model()
+    with torch.no_grad():
+        one.network.primary.convolution.bias.fill_(-1e3)
+    found = answers.look(one, torch.zeros(1, 28, 28))
+    assert answers.strongest(found, 2, 0) == []
+    assert torch.isfinite(found.pushes).all()
+
+
+@pytest.mark.parametrize("quantity", ["logits", "couplings"])
+def test_a_histogram_loses_nothing_and_keeps_its_bins_over_iterations(image, quantity):
+    found = answers.look(model(), image)
+    shown = [answers.histogram(found, step, quantity, 3) for step in range(5)]
+    for counts in shown:
+        assert counts.everywhere.sum() == found.logits[0].numel()
+        assert counts.of_parent.sum() == found.logits.shape[1]
+        assert (counts.of_parent <= counts.everywhere).all()
+        assert torch.equal(counts.edges, shown[0].edges)
+
+
+def test_the_middle_of_every_perturbation_is_the_capsule_itself(image):
+    found = answers.look(model(), image)
+    laid = answers.perturbations(found, 2)
+    assert laid.shape == (5, 11, 1, 28, 28)
+    plain = answers.reconstruction(found, 2)
+    torch.testing.assert_close(laid[:, 5], plain.expand(5, 1, 28, 28))
+    pose = found.poses[2, found.winner(2)].tolist()
+    pose[3] += 0.25
+    torch.testing.assert_close(laid[3, -1], answers.reconstruction(found, 2, pose))
+    assert not torch.allclose(laid[3, -1], plain)
+
+
+def test_runs_of_other_images_are_not_shown_together(runs, monkeypatch):
+    strange = model(image_shape=(1, 32, 32))
+    found = answers.models_of(runs)
+    assert [one.name for one in found] == ["max-min", "softmax"]
+    monkeypatch.setattr(Model, "of", classmethod(lambda cls, folder, name: found[0] if name == "max-min" else strange))
+    with pytest.raises(InputError, match="32×32×1"):
+        answers.models_of(runs)
