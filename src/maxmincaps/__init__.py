@@ -21,10 +21,16 @@ if TYPE_CHECKING:
     from maxmincaps.capsules.routing import squash as squash
     from maxmincaps.data.images import load as load
     from maxmincaps.errors import InputError as InputError
+    from maxmincaps.export.elsewhere import network_from_weights as network_from_weights
     from maxmincaps.recipe import Recipe as Recipe
     from maxmincaps.training.checkpoint import load_network as load_network
+    from maxmincaps.training.classifier import CapsNetClassifier as CapsNetClassifier
     from maxmincaps.training.fit import fit as fit
+    from maxmincaps.training.notebook import NotebookProgress as NotebookProgress
+    from maxmincaps.training.observer import Observer as Observer
+    from maxmincaps.training.observer import Together as Together
     from maxmincaps.training.record import Record as Record
+    from maxmincaps.training.tensorboard import TensorBoard as TensorBoard
 
 _HOME = {
     "PrimaryCapsules": "capsules.layers",
@@ -41,9 +47,15 @@ _HOME = {
     "load": "data.images",
     "InputError": "errors",
     "Recipe": "recipe",
+    "network_from_weights": "export.elsewhere",
     "load_network": "training.checkpoint",
+    "CapsNetClassifier": "training.classifier",
     "fit": "training.fit",
+    "NotebookProgress": "training.notebook",
+    "Observer": "training.observer",
+    "Together": "training.observer",
     "Record": "training.record",
+    "TensorBoard": "training.tensorboard",
 }
 
 __all__ = list(_HOME)

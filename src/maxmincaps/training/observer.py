@@ -28,4 +28,35 @@ class Observer:
         """The run is over, whether it was completed, stopped or broken off."""
 
 
+class Together(Observer):
+    """Several onlookers as one."""
+
+    def __init__(self, *observers: Observer) -> None:
+        self.observers = observers
+
+    def started(self, recipe: Recipe, steps: int, done: int) -> None:
+        """Tell each."""
+        for observer in self.observers:
+            observer.started(recipe, steps, done)
+
+    def stepped(self, loss: float) -> None:
+        """Tell each."""
+        for observer in self.observers:
+            observer.stepped(loss)
+
+    def epoch_ended(self, line: dict[str, Any]) -> None:
+        """Tell each."""
+        for observer in self.observers:
+            observer.epoch_ended(line)
+
+    def wants_to_stop(self) -> bool:
+        """Stop if any of them wants to."""
+        return any(observer.wants_to_stop() for observer in self.observers)
+
+    def ended(self) -> None:
+        """Tell each."""
+        for observer in self.observers:
+            observer.ended()
+
+
 SILENT = Observer()

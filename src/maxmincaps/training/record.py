@@ -16,6 +16,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +72,21 @@ class Record:
         """Whether the run came to its end."""
         return (self.folder / "result.json").exists()
 
+    def __str__(self) -> str:
+        """Say in one line what was trained and what it came to."""
+        if not self.exists:
+            return f"{self.folder}: no run"
+        recipe = self.recipe
+        what = f"{self.folder}: {recipe.dataset}, {recipe.normalization}, r = {recipe.iterations}, seed {recipe.seed}"
+        if not self.complete:
+            return f"{what}, unfinished: {len(self.history)} of {recipe.epochs} epochs"
+        best, final = (self.result[f"{kind}_test_accuracy"] for kind in ("best", "final"))
+        return f"{what}, {recipe.epochs} epochs: best {best:.2%}, final {final:.2%}"
+
+    def _repr_html_(self) -> str:
+        """Show the record in a notebook."""
+        return f"<b>{escape(str(self))}</b>" + history_html(self.history)
+
     def read(self, name: str) -> str:
         """Give a file's text."""
         try:
@@ -105,6 +121,15 @@ class Record:
 
     def _json(self, name: str) -> dict[str, Any]:
         return _parsed(self.read(name), self.folder / name)
+
+
+def history_html(lines: list[dict[str, Any]]) -> str:
+    """Lay out the lines of a history as a table."""
+    shown = ("epoch", "train_loss", "running_train_accuracy", "validation_accuracy", "test_accuracy", "seconds")
+    names = [name for name in shown if lines and name in lines[0]]
+    head = "".join(f"<th>{name.replace('_', ' ')}</th>" for name in names)
+    rows = ("".join(f"<td>{line[name]:.4g}</td>" for name in names) for line in lines)
+    return f"<table><tr>{head}</tr>{''.join(f'<tr>{row}</tr>' for row in rows)}</table>" if lines else ""
 
 
 def write_whole(path: Path, content: bytes) -> None:

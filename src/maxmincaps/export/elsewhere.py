@@ -1,0 +1,146 @@
+"""Weights from elsewhere: a plain PyTorch CapsNet's state dict, in the layouts that public implementations have.
+
+All have Conv1, PrimaryCaps (one convolution or several), W, and a decoder of linear layers, in this order. They differ
+in which numbers of PrimaryCaps form a capsule, and in the order of W's axes:
+
+    primary="types"   channels 0…7 at one place, as in Sabour's code and here; or 32 convolutions of 8 channels
+    primary="parts"   channels 0, 32, 64, … at one place: 8 convolutions of 32 channels, stacked
+    primary="flat"    8 numbers that follow one another in memory, `maps.view(batch, -1, 8)`: neighbouring places
+
+    axes="child parent pose part"                    ours; `1` stands for an axis of length one
+    axes="1 child parent pose part", "parent child part pose", …
+    axes="(row column type) parent pose part"        children counted by place first, then by type
+"""
+
+from collections.abc import Mapping
+from itertools import permutations
+from typing import Any, Literal
+
+import torch
+from einops import EinopsError, rearrange
+from torch import Tensor
+
+from maxmincaps.capsules.layers import PrimaryCapsules
+from maxmincaps.capsules.network import CapsNet
+from maxmincaps.capsules.routing import squash
+from maxmincaps.capsules.shapes import Images, Parts
+from maxmincaps.errors import InputError, known
+
+LAYOUTS = ("types", "parts", "flat")
+Pair = tuple[Tensor, Tensor]
+"""Weight and bias of one layer."""
+
+
+class FlatCapsules(PrimaryCapsules):
+    """Capsules of numbers that follow one another in memory, whatever channel and place they are of."""
+
+    def forward(self, features: Images) -> Parts:
+        """Give the poses of all capsules, (batch, child, part)."""
+        maps = self.convolution(features) * self.scale
+        parts = (maps.relu() if self.relu else maps).flatten(1).unflatten(1, (-1, self.part_pose))
+        return squash(parts) if self.squash else parts
+
+
+def network_from_weights(
+    state: Mapping[str, Tensor],
+    *,
+    image_shape: tuple[int, int, int] = (1, 28, 28),
+    classes: int = 10,
+    primary: Literal["types", "parts", "flat"] | None = None,
+    axes: str | None = None,
+    **settings: Any,
+) -> CapsNet:
+    """Build a CapsNet with the weights of another implementation, found by their shapes, whatever their names are.
+
+    `primary` and `axes` say how its capsules and W are laid out, where the shapes alone do not tell. Other `settings`
+    are those of `CapsNet`; as in most public implementations, the normalization is softmax and PrimaryCaps has no ReLU.
+    """
+    conv1, capsules, votes, layers = _found(state)
+    weight, bias = (torch.cat([pair[index] for pair in capsules]) for index in (0, 1))
+    settings = {
+        "normalization": "softmax",
+        "relu": False,
+        **settings,
+        "image_shape": image_shape,
+        "classes": classes,
+        "conv_channels": len(conv1[0]),
+        "conv_kernel": conv1[0].shape[-1],
+        "primary_kernel": weight.shape[-1],
+        "decoder": [len(bias) for _, bias in layers[:-1]],
+    }
+    with torch.device("meta"):  # only to count the places
+        _, rows, columns = CapsNet(**settings, types=len(weight), part_pose=1).grid
+    if axes is None:
+        votes = _guessed(votes, classes, rows * columns, capsules)
+    else:
+        votes = _rearranged(votes, axes, rows, columns)
+    *_, pose, part = votes.shape
+    layout = known(primary or ("parts" if len(capsules) == part > 1 else "types"), LAYOUTS, "layout of capsules")
+    if layout == "parts":
+        weight, bias = (rearrange(each, "(part type) ... -> (type part) ...", part=part) for each in (weight, bias))
+    network = CapsNet(**settings, types=len(weight) // part, part_pose=part, class_pose=pose)
+    if layout == "flat":
+        network.primary.__class__ = FlatCapsules
+        network.has_no_config("a network is saved with its settings, and capsules of neighbouring places are none")
+    pairs = {"conv1": conv1, "primary.convolution": (weight, bias)}
+    pairs |= {f"decoder.layers.{2 * number}": layer for number, layer in enumerate(layers)}
+    ours = {
+        f"{name}.{kind}": pair[index] for name, pair in pairs.items() for index, kind in enumerate(("weight", "bias"))
+    }
+    try:
+        network.load_state_dict({**ours, "digits.weights": votes})
+    except RuntimeError as error:
+        raise InputError(f"these weights do not fit together: {' '.join(str(error).split())}") from None
+    return network.eval()
+
+
+def _found(state: Mapping[str, Tensor]) -> tuple[Pair, list[Pair], Tensor, list[Pair]]:
+    """Tell Conv1, the convolutions of PrimaryCaps, W and the decoder's layers apart: W alone has no bias beside it."""
+    stems = [name.removesuffix("weight") for name in state if name.endswith("weight")]
+    stems = [stem for stem in stems if f"{stem}bias" in state]
+    pairs = [(state[f"{stem}weight"], state[f"{stem}bias"]) for stem in stems]
+    convolutions = [pair for pair in pairs if pair[0].dim() == 4]
+    layers = [pair for pair in pairs if pair[0].dim() == 2]
+    alone = [state[name] for name in state if name.removesuffix("weight") not in stems]
+    votes = [tensor for tensor in alone if tensor.dim() >= 4]
+    if len(convolutions) < 2 or len(votes) != 1 or not layers:
+        raise InputError(
+            "expected two convolutions or more with biases, one W of four axes or more, and linear layers with biases; "
+            f"found {len(convolutions)}, {len(votes)} and {len(layers)}"
+        )
+    return convolutions[0], convolutions[1:], votes[0], layers
+
+
+def _rearranged(votes: Tensor, axes: str, rows: int, columns: int) -> Tensor:
+    """Bring W with the named axes to "child parent pose part"."""
+    by_place = "row" in axes
+    try:
+        return rearrange(
+            votes,
+            f"{axes} -> {'(type row column)' if by_place else 'child'} parent pose part",
+            **({"row": rows, "column": columns} if by_place else {}),
+        )
+    except EinopsError as error:
+        found = str(error).strip().splitlines()[-1].strip()
+        raise InputError(f"axes {axes!r} do not fit a W of {tuple(votes.shape)}: {found}") from None
+
+
+def _guessed(votes: Tensor, classes: int, places: int, capsules: list[Pair]) -> Tensor:
+    """Bring W to "child parent pose part" by what the lengths of its axes can mean, if that is one thing only."""
+    each = len(capsules[0][0])
+    channels = each * len(capsules)
+    orders = [
+        order
+        for order in permutations(range(4))
+        if votes.squeeze().dim() == 4
+        for child, parent, _, part in [[votes.squeeze().shape[axis] for axis in order]]
+        if parent == classes
+        if channels % part == 0 and child == channels // part * places
+        if len(capsules) == 1 or part in (each, len(capsules))
+    ]
+    if len(orders) != 1:
+        raise InputError(
+            f"W of {tuple(votes.shape)} can be read in {len(orders)} ways for {classes} classes and "
+            f"{channels} channels at {places} places; name its axes, as in axes='child parent pose part'"
+        )
+    return votes.squeeze().permute(orders[0])

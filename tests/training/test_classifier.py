@@ -1,0 +1,96 @@
+"""CapsNetClassifier as scikit-learn uses it."""
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import load_digits
+from sklearn.model_selection import cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import MinMaxScaler
+from sklearn.utils.estimator_checks import estimator_checks_generator
+
+from maxmincaps import CapsNetClassifier, InputError
+
+SMALL = {
+    "conv_channels": 8,
+    "conv_kernel": 3,
+    "types": 4,
+    "primary_kernel": 3,
+    "part_pose": 4,
+    "class_pose": 4,
+    "decoder": [8],
+}
+POINTS = {**SMALL, "conv_kernel": 1, "primary_kernel": 1, "primary_stride": 1}
+"""Kernels of one pixel take rows of any length, such as scikit-learn's checks are made of."""
+
+
+def small(**changes):
+    return CapsNetClassifier(**{"settings": SMALL, "epochs": 20, "batch_size": 50, "learning_rate": 0.01, **changes})
+
+
+@pytest.fixture(scope="module")
+def digits():
+    pixels, labels = load_digits(return_X_y=True)
+    return pixels[:300], labels[:300]
+
+
+def test_it_learns_in_a_pipeline_and_under_cross_validation(digits):
+    pixels, labels = digits
+    scores = cross_val_score(make_pipeline(MinMaxScaler(), small(epochs=12)), pixels, labels, cv=2)
+    assert scores.min() > 0.5  # chance: 0.1
+
+
+def test_rows_and_pictures_of_the_same_pixels_give_the_same_answers(digits):
+    pixels, labels = digits[0] / 16, digits[1]
+    rows = small(epochs=2).fit(pixels, labels)
+    pictures = small(epochs=2).fit(pixels.reshape(-1, 8, 8), labels)
+    assert np.array_equal(rows.lengths(pixels), pictures.lengths(pixels.reshape(-1, 8, 8)))
+    assert np.array_equal(rows.predict(pixels), rows.classes_[rows.predict_proba(pixels).argmax(axis=1)])
+
+
+def test_bytes_are_scaled_and_labels_may_be_words(digits):
+    pixels, labels = digits
+    words = np.array(["odd" if label % 2 else "even" for label in labels])
+    as_bytes = (pixels / 16 * 255).round().astype(np.uint8)
+    ours = small(epochs=2).fit(as_bytes, words)
+    assert np.array_equal(
+        ours.lengths(as_bytes),
+        small(epochs=2).fit(as_bytes / np.float32(255), words).lengths(as_bytes / np.float32(255)),
+    )
+    assert set(ours.predict(as_bytes)) <= {"odd", "even"}
+
+
+def test_the_random_state_decides_everything(digits):
+    fitted = [small(epochs=1, random_state=state).fit(*digits).lengths(digits[0]) for state in (3, 3, 4)]
+    assert np.array_equal(fitted[0], fitted[1])
+    assert not np.array_equal(fitted[0], fitted[2])
+
+
+def test_a_clone_has_all_parameters_and_a_wrong_setting_is_told_by_name(digits):
+    ours = small(iterations=2)
+    assert clone(ours).get_params() == ours.get_params()
+    assert clone(ours).set_params(iterations=1).iterations == 1
+    with pytest.raises(InputError, match="no setting is called 'typs'"):
+        small(settings={"typs": 3}).fit(*digits)
+    with pytest.raises(InputError, match="too small"):
+        CapsNetClassifier().fit(*digits)
+
+
+NOT_OURS = {"check_methods_subset_invariance": "single precision: a batch of another size rounds otherwise"}
+CHECKS = list(
+    estimator_checks_generator(
+        small(settings=POINTS, epochs=15), legacy=True, expected_failed_checks=NOT_OURS, mark="skip"
+    )
+)
+
+
+def name_of(check):
+    function = getattr(check, "func", check)
+    words = [str(value) for value in getattr(check, "keywords", {}).values() if isinstance(value, str | bool)]
+    return "-".join([function.__name__, *words])
+
+
+@pytest.mark.parametrize(("estimator", "check"), CHECKS, ids=[name_of(check) for _, check in CHECKS])
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
+def test_scikit_learn_s_own_check(estimator, check):
+    check(estimator)

@@ -1,0 +1,61 @@
+"""Who looks on: TensorBoard, a notebook, several at once; and how a record shows itself."""
+
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from maxmincaps import InputError, NotebookProgress, Record, TensorBoard, Together, fit
+
+
+@pytest.fixture
+def notebook(monkeypatch):
+    """A notebook that keeps what it is shown."""
+    shown = []
+
+    def display(thing, display_id):
+        shown.append(thing._repr_html_())
+        return SimpleNamespace(update=lambda thing: shown.append(thing._repr_html_()))
+
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace())
+    monkeypatch.setitem(sys.modules, "IPython.display", SimpleNamespace(display=display))
+    return shown
+
+
+@pytest.fixture
+def watched(tiny, tmp_path, notebook):
+    pytest.importorskip("tensorboard")
+    observer = Together(TensorBoard(tmp_path / "board"), NotebookProgress())
+    return fit(tiny(dataset="mnist-5k"), tmp_path / "run", observer=observer)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_every_step_and_every_figure_of_an_epoch_reaches_the_board_and_the_notebook(watched, tmp_path, notebook):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    board = EventAccumulator(str(tmp_path / "board"))
+    board.Reload()
+    losses = board.Scalars("step/loss")
+    assert [event.step for event in losses] == list(range(1, 7))
+    accuracies = [event.value for event in board.Scalars("epoch/test_accuracy")]
+    assert accuracies == pytest.approx([line["test_accuracy"] for line in watched.history])
+    assert "step 6 of 6" in notebook[-1]
+    assert notebook[-1].count("<tr>") == 3
+
+    assert "mnist-5k, max-min, r = 3, seed 0, 2 epochs: best" in str(watched)
+    assert watched._repr_html_().count("<tr>") == 3
+
+
+def test_outside_notebooks_the_progress_is_silent(tiny, tmp_path, capsys):
+    fit(tiny(epochs=1), tmp_path / "run", observer=NotebookProgress())
+    assert capsys.readouterr().out == ""
+
+
+def test_a_folder_without_a_run_says_so(tmp_path):
+    assert str(Record(tmp_path)).endswith("no run")
+
+
+def test_a_missing_board_is_named(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "tensorboard", None)
+    with pytest.raises(InputError, match=r"pip install 'maxmincaps\[tensorboard\]'"):
+        TensorBoard(tmp_path)
