@@ -5,6 +5,7 @@ import json
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,7 +22,7 @@ from maxmincaps.training.record import write_whole
 from maxmincaps.training.results import TRAIN_ACCURACY_IMAGES
 
 CACHE = ".speeds.json"
-STEPS = 2
+STEPS = 3
 # The normalization hardly changes the time of a step; sizes, iterations and backpropagation do.
 _NO_MATTER = {"normalization", "low", "high", "start", "routing_bias", "relu", "squash_parts", "primary_scale"}
 
@@ -119,24 +120,31 @@ def measured_speed(recipe: Recipe) -> Speed:
             network(seen[:1].expand(EVALUATION_BATCH, -1, -1, -1).contiguous())
 
         step()  # the first one takes memory and chooses kernels
-        return Speed(recipe.batch_size * STEPS / _seconds(step, STEPS), EVALUATION_BATCH / _seconds(look, 1))
+        return Speed(recipe.batch_size / _seconds(step), EVALUATION_BATCH / _seconds(look))
 
 
 def network_key(recipe: Recipe) -> str:
     """Name what decides the speed: the network's sizes, the batch, and this machine."""
     names = [*(set(NetworkSettings.model_fields) - _NO_MATTER), "batch_size", "precision", "crop", "device", "threads"]
-    machine = environment(torch.device("cpu"))
     told = {name: recipe.model_dump(mode="json")[name] for name in sorted(names)}
-    told |= {"shape": images_of(recipe).shape, "processor": machine["processor"], "cores": torch.get_num_threads()}
+    told |= {"shape": images_of(recipe).shape, "processor": _processor(), "cores": torch.get_num_threads()}
     digest = hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:12]
     return f"{recipe.dataset} r{recipe.iterations} {digest}"
 
 
-def _seconds(task: Callable[[], None], times: int) -> float:
-    before = time.perf_counter()
-    for _ in range(times):
+@cache
+def _processor() -> str:
+    return environment(torch.device("cpu"))["processor"]
+
+
+def _seconds(task: Callable[[], None]) -> float:
+    """Time the fastest of a few: whatever else the machine does can only slow them down."""
+    times = []
+    for _ in range(STEPS):
+        before = time.perf_counter()
         task()
-    return time.perf_counter() - before
+        times.append(time.perf_counter() - before)
+    return min(times)
 
 
 def _kept(path: Path) -> dict[str, Speed]:

@@ -1,0 +1,45 @@
+"""A small grid, trained once, that the tests of this folder compare with."""
+
+import json
+
+import pytest
+from safetensors.torch import load_file
+
+from maxmincaps.recipe import Recipe
+from maxmincaps.studies.launch import launch
+from maxmincaps.training.record import records_under
+from tests.conftest import TINY
+
+TIMES = {"images_per_s", "seconds", "peak_memory_mb"}
+
+
+def grid(epochs: int = 8) -> list[Recipe]:
+    """Four runs of a second or two each; threads are given, as bits depend on them."""
+    return [
+        Recipe(**{**TINY, "epochs": epochs, "seed": seed, "normalization": normalization})
+        for seed in range(2)
+        for normalization in ("softmax", "max-min")
+    ]
+
+
+def bits(folder) -> dict[str, object]:
+    """Everything that a grid's records say but how long it took, by the name of the run."""
+    found = {}
+    for record in records_under(folder):
+        history = [{k: v for k, v in line.items() if k not in TIMES} for line in record.history]
+        result = {k: v for k, v in record.result.items() if k not in TIMES}
+        tensors = {
+            f"{name}/{key}": tensor.numpy().tobytes()
+            for name in ("best", "last", "lengths", "trace")
+            for key, tensor in load_file(record.folder / f"{name}.safetensors").items()
+        }
+        found[record.folder.name] = (json.dumps(history), json.dumps(result), tensors)
+    return found
+
+
+@pytest.fixture(scope="session")
+def serial(tmp_path_factory):
+    """The folder of the grid, trained here, one run after the other."""
+    folder = tmp_path_factory.mktemp("serial")
+    launch(grid(), folder)
+    return folder

@@ -1,0 +1,113 @@
+"""The studies as data: every scale can be trained, shared runs are one run, and the paper's values are the paper's."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from maxmincaps.errors import InputError
+from maxmincaps.recipe import Recipe
+from maxmincaps.studies import STUDIES
+from maxmincaps.studies.study import Budget, Line, Study, parse_only, select, unique
+
+WITH_RUNS = [(study, scale) for study in STUDIES.values() for scale in study.scale_names()]
+
+
+@pytest.mark.parametrize(("study", "scale"), WITH_RUNS, ids=lambda value: getattr(value, "name", value))
+def test_no_two_runs_of_a_line_are_the_same(study, scale):
+    places = [(entry.line.label, entry.recipe.fingerprint()) for entry in study.entries(scale)]
+    assert len(places) == len(set(places)) > 0
+
+
+@pytest.mark.parametrize(("study", "scale"), WITH_RUNS, ids=lambda value: getattr(value, "name", value))
+def test_more_seeds_keep_the_runs_there_are(study, scale):
+    fewer, more = study.grid(scale, seeds=1), study.grid(scale, seeds=3)
+    assert {r.fingerprint() for r in fewer} <= {r.fingerprint() for r in more}
+    assert {recipe.seed for recipe in more} == ({0, 1, 2} if study.borrowed.get("seed") != ("0",) else {0})
+
+
+@pytest.mark.parametrize("study", [s for s in STUDIES.values() if s.scales], ids=lambda study: study.name)
+def test_every_value_of_the_paper_has_a_line_that_tests_it(study):
+    labels, datasets = {line.label for line in study.lines}, set(study.datasets)
+    assert {value.line for value in study.paper} <= labels
+    assert {value.dataset for value in study.paper} <= datasets
+
+
+@pytest.mark.parametrize(("study", "scale"), WITH_RUNS, ids=lambda value: getattr(value, "name", value))
+def test_only_the_minute_scale_has_another_network_than_the_paper(study, scale):
+    sizes = {(recipe.conv_channels, recipe.types, recipe.decoder) for recipe in study.grid(scale)}
+    paper = {(256, None, (512, 1024))}
+    assert sizes != paper if scale == "minute" else sizes == paper
+
+
+def test_what_two_studies_share_is_one_run():
+    prints = {
+        name: {recipe.fingerprint() for recipe in STUDIES[name].grid("full")}
+        for name in ("datasets", "normalizations", "iterations", "bounds", "choices")
+    }
+    default = {Recipe(dataset="mnist", epochs=20, seed=seed).fingerprint() for seed in range(5)}
+    assert default <= set.intersection(*prints.values())
+
+
+def test_the_figures_inside_networks_train_nothing_of_their_own():
+    table_1 = {recipe.fingerprint() for recipe in STUDIES["datasets"].grid("small")}
+    for name in ("evolution", "rows", "outputs", "tuning"):
+        entries = STUDIES[name].entries("small")
+        assert {entry.recipe.fingerprint() for entry in entries} <= table_1
+        assert {(entry.line.label, entry.recipe.dataset, entry.recipe.seed) for entry in entries} == {
+            (label, dataset, 0) for label in ("Softmax", "Max-Min") for dataset in ("mnist", "cifar10")
+        }
+
+
+def test_the_small_scale_of_table_1_differs_by_dataset():
+    grid = STUDIES["datasets"].grid("small")
+    found = {r.dataset: (r.epochs, r.test_images, sum(r.dataset == o.dataset for o in grid) // 2) for r in grid}
+    assert found == {
+        "rotated-mnist": (20, 10_000, 2),
+        "background-mnist": (20, 10_000, 2),
+        "mnist": (10, None, 1),
+        "fashion-mnist": (10, None, 1),
+        "cifar10": (15, None, 1),
+    }
+
+
+def test_the_record_is_trained_as_the_paper_says():
+    recipes = STUDIES["mnist-record"].grid("paper")
+    assert len(recipes) == 20
+    assert {
+        (r.shift, r.rotate, r.margin_high, r.margin_low, r.batch_size, r.epochs, r.iterations) for r in recipes
+    } == {(2, 20.0, 0.8, 0.2, 400, 500, 3)}
+
+
+def test_the_first_budget_that_fits_a_run_is_its_budget():
+    study = Study(
+        "s", "", "", "", datasets=("mnist", "cifar10"), lines=(Line("a", {}), Line("b", {"iterations": 1}, 1)),
+        scales={"x": (Budget(1, datasets=("cifar10",)), Budget(2, values=(1,)), Budget(3, seeds=2))},
+    )  # fmt: skip
+    found = [(e.recipe.dataset, e.line.label, e.recipe.epochs, e.recipe.seed) for e in study.entries("x")]
+    assert found == [
+        ("cifar10", "a", 1, 0), ("cifar10", "b", 1, 0), ("mnist", "b", 2, 0), ("mnist", "a", 3, 0), ("mnist", "a", 3, 1)
+    ]  # fmt: skip
+
+
+def test_a_scale_that_is_not_there_is_named_with_those_that_are():
+    with pytest.raises(InputError, match="no scale of datasets is called 'huge'; there are paper, full, small, minute"):
+        STUDIES["datasets"].grid("huge")
+
+
+@given(st.sets(st.sampled_from(["softmax", "max-min"]), min_size=1), st.sets(st.integers(0, 4), min_size=1))
+def test_only_keeps_exactly_what_it_names(names, seeds):
+    text = ",".join([*(f"normalization={name}" for name in names), *(f"seed={seed}" for seed in seeds)])
+    found = [entry.recipe for entry in select(STUDIES["datasets"].entries("full"), parse_only(text))]
+    wanted = [r for r in STUDIES["datasets"].grid("full") if r.normalization in names and r.seed in seeds]
+    assert [r.fingerprint() for r in found] == [r.fingerprint() for r in wanted]
+
+
+@pytest.mark.parametrize("text", ["dataset", "dataset=", "colour=red"])
+def test_a_wish_that_cannot_be_read_is_refused_in_a_line(text):
+    with pytest.raises(InputError, match=r"--only|no setting is called"):
+        parse_only(text)
+
+
+def test_unique_keeps_the_order():
+    recipes = [Recipe(seed=seed) for seed in (2, 1, 2, 0, 1)]
+    assert [recipe.seed for recipe in unique(recipes)] == [2, 1, 0]
