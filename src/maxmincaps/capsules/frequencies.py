@@ -63,17 +63,20 @@ class Transform(NamedTuple):
                 torch.mm(matrix, between[rows].flatten(0, 1), out=planes[own, some])
         return planes
 
-    def places(self, planes: Float[Tensor, "plane number"]) -> Float[Tensor, "row column number"]:
-        """Apply the transposed map."""
-        columns, numbers = self.real.shape[1], planes.shape[1]
-        places = planes.new_empty(self.rows.shape[1], columns, numbers)
+    def places(self, planes: Float[Tensor, "plane number"], places: Float[Tensor, "row column number"]) -> None:
+        """Apply the transposed map and write the result into `places`."""
+        _, columns, numbers = places.shape
         for some in _parts(numbers):
             between = planes.new_empty(len(self.rows), columns, some.stop - some.start)
             for matrix, rows, own in self._steps():
                 torch.mm(matrix.T, planes[own, some], out=between[rows].flatten(0, 1))
             for column in range(columns):
                 torch.mm(self.rows.T, between[:, column], out=places[:, column, some])
-        return places
+
+    def part(self, rows: slice, columns: slice) -> "Transform":
+        """Give the map of images that are zero, or of no interest, outside these rows and columns."""
+        paired = self.paired.unflatten(1, (2, -1))[:, :, columns].flatten(1)
+        return Transform(self.rows[:, rows], self.real[:, columns], paired)
 
     def _steps(self) -> list[tuple[Tensor, slice, slice]]:
         """Give for each row frequency its matrix, its rows between the two halves, and its planes."""

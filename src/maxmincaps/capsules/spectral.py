@@ -2,21 +2,26 @@
 
 A convolution of stride s is one of stride 1 over the s·s *phases* of the image (phase p, q: the pixels whose row leaves
 remainder p and whose column q). A phase has `height2 + taps - 1` rows, and a cyclic convolution of just that length
-yields exactly the wanted outputs, with nothing to cut away or to add up. So
+yields exactly the wanted outputs, with nothing to cut away or to add up. So, summed over the phases,
 
-    phases (row column, image phase·channel)  ─►  X̂ (plane, image, phase·channel) ┐
-    kernel (tap tap, out phase·channel)       ─►  Ŵ (plane, out, phase·channel)   ┴ Ŷ (plane, image, out)  ─►  outputs
+    images (row column, batch channel)  ─►  X̂ (plane, batch, channel) ┐
+    kernel (tap tap, out channel)       ─►  Ŵ (plane, out, channel)   ┴ Ŷ (plane, batch, out)  ─►  outputs
 
 where a *plane* is one of the real numbers that stand for the frequencies (`frequencies.py`). Each arrow is a linear
 map, the fork one matrix product per plane. Backward is the same three products, with each map transposed.
 
 The paper's PrimaryCaps (20×20 images, 9×9 kernels, stride 2) has 4 phases of 10×10 and 148 planes: 39 million
 multiply-adds an image instead of 191.
+
+Everything here works on images that lie in memory *place by place* (row, column, batch, channel). Such images come out
+of a convolution that is not direct, and pass through ReLU and the like, without ever being copied into another order.
 """
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import product
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as functional
@@ -27,173 +32,242 @@ from torch.autograd.function import once_differentiable
 from maxmincaps.capsules.frequencies import Pair, Transform, Transforms, planes_of, transforms
 from maxmincaps.errors import InputError, known
 
-METHODS = ("auto", "spectral", "direct")
+METHODS = ("auto", "spectral", "unfold", "direct")
 
-# The time for one transformed number, in multiply-adds of a matrix product (measured on several processors).
+# The time for one transformed number, in multiply-adds of a matrix product.
 TRANSFORM = 50
+
+
+class Phase(NamedTuple):
+    """One phase along one axis: which pixels and kernel elements it has, and which places and taps these are."""
+
+    pixels: slice
+    places: slice
+    elements: slice
+    taps: slice
+
+
+class Phases(NamedTuple):
+    """One phase of an image: one of the rows and one of the columns."""
+
+    rows: Phase
+    columns: Phase
+
+    def of_pixels(
+        self, images: Float[Tensor, "height width batch channel"]
+    ) -> Float[Tensor, "row column batch channel"]:
+        """Pick this phase's pixels."""
+        return images[self.rows.pixels, self.columns.pixels]
+
+    def of_elements(self, kernel: Float[Tensor, "kernel kernel2 out channel"]) -> Float[Tensor, "tap tap2 out channel"]:
+        """Pick this phase's elements of the kernel."""
+        return kernel[self.rows.elements, self.columns.elements]
+
+    def of_places(self, transform: Transform) -> Transform:
+        """Restrict the transform of whole phases to the places where this one has pixels."""
+        return transform.part(self.rows.places, self.columns.places)
+
+    def of_taps(self, transform: Transform) -> Transform:
+        """Restrict the transform of whole kernels to the taps that this phase has."""
+        return transform.part(self.rows.taps, self.columns.taps)
+
+
+@dataclass(frozen=True)
+class Axis:
+    """What a strided convolution is along rows, or along columns."""
+
+    size: int
+    kernel: int
+    stride: int
+    padding: int
+
+    @property
+    def outputs(self) -> int:
+        """Length of the result."""
+        return (self.size + 2 * self.padding - self.kernel) // self.stride + 1
+
+    @property
+    def taps(self) -> int:
+        """Length of the kernel in the phase that has most of it."""
+        return -(-self.kernel // self.stride)
+
+    @property
+    def places(self) -> int:
+        """Length of a phase and of the cyclic convolution."""
+        return self.outputs + self.taps - 1
+
+    def phases(self) -> list[Phase]:
+        """List the phases in which kernel and image both have something. Padding is where there are no pixels."""
+        phases = []
+        for shift in range(min(self.stride, self.kernel)):
+            taps = -(-(self.kernel - shift) // self.stride)
+            pixel = shift - self.padding  # at place 0
+            first = max(0, -(pixel // self.stride))
+            last = min(self.outputs + taps - 1, -((pixel - self.size) // self.stride))
+            if first < last:
+                pixels = slice(pixel + first * self.stride, pixel + (last - 1) * self.stride + 1, self.stride)
+                elements = slice(shift, self.kernel, self.stride)
+                phases.append(Phase(pixels, slice(first, last), elements, slice(0, taps)))
+        return phases
 
 
 @dataclass(frozen=True)
 class Geometry:
-    """The sizes of one strided convolution: what follows from kernel, stride, padding and the size of the images."""
+    """The sizes of one strided convolution."""
 
-    size: Pair
-    kernel: Pair
-    stride: Pair
-    padding: Pair
+    rows: Axis
+    columns: Axis
+
+    @classmethod
+    def of(
+        cls, size: Sequence[int], kernel: Sequence[int], stride: Sequence[int], padding: Sequence[int]
+    ) -> "Geometry":
+        """Put together what belongs to rows and what to columns."""
+        return cls(*(Axis(*numbers) for numbers in zip(size, kernel, stride, padding, strict=True)))
 
     @property
     def outputs(self) -> Pair:
         """Rows and columns of the result."""
-        return _both(
-            (size + 2 * padding - kernel) // stride + 1
-            for size, kernel, stride, padding in zip(self.size, self.kernel, self.stride, self.padding, strict=True)
-        )
+        return self.rows.outputs, self.columns.outputs
 
     @property
-    def taps(self) -> Pair:
-        """Rows and columns of the kernel in the phase that has most of it."""
-        return _both(-(-kernel // stride) for kernel, stride in zip(self.kernel, self.stride, strict=True))
+    def stride(self) -> Pair:
+        """Stride along rows and columns."""
+        return self.rows.stride, self.columns.stride
 
     @property
-    def places(self) -> Pair:
-        """Rows and columns of a phase, which is the length of the cyclic convolution."""
-        return _both(output + taps - 1 for output, taps in zip(self.outputs, self.taps, strict=True))
-
-    @property
-    def phases(self) -> int:
-        """How many phases there are."""
-        return self.stride[0] * self.stride[1]
+    def padding(self) -> Pair:
+        """Padding along rows and columns."""
+        return self.rows.padding, self.columns.padding
 
     @property
     def planes(self) -> int:
-        """Real numbers for which one matrix product each is needed."""
-        return planes_of(self.places)
+        """Matrix products that each phase needs."""
+        return planes_of((self.rows.places, self.columns.places))
+
+    def phases(self) -> list["Phases"]:
+        """Pair each phase of the rows with each of the columns."""
+        return [Phases(*pair) for pair in product(self.rows.phases(), self.columns.phases())]
+
+    def transforms(self, tensor: Tensor) -> Transforms:
+        """Look up the transforms, which are never done in half precision: only the products are."""
+        dtype = torch.float64 if tensor.dtype == torch.float64 else torch.float32
+        return transforms((self.rows.taps, self.columns.taps), self.outputs, dtype, tensor.device)
 
 
-def _both(numbers: Iterable[int]) -> Pair:
-    first, second = numbers
-    return first, second
-
-
-def to_phases(
-    images: Float[Tensor, "batch channel height width"], geometry: Geometry
-) -> Float[Tensor, "row column batch phase_channel"]:
-    """Sort pixels by place, image, phase and channel, with zeros for the padding. Fastest for channels-last images."""
-    (rows, columns), (down, right) = geometry.places, geometry.stride
-    above, left = geometry.padding
-    below = rows * down - images.shape[2] - above
-    beyond = columns * right - images.shape[3] - left
-    if above or left or below or beyond:
-        images = functional.pad(images, (left, beyond, above, below))
-    # batch channel (row down) (column right) -> row column batch (down right channel)
-    pixels = images.permute(0, 2, 3, 1).reshape(-1, rows, down, columns, right, images.shape[1])
-    return pixels.permute(1, 3, 0, 2, 4, 5).flatten(3)
-
-
-def _kernel_phases(
-    weight: Float[Tensor, "out channel kernel kernel2"], geometry: Geometry
-) -> Float[Tensor, "tap tap2 out phase_channel"]:
-    """Sort the kernel as `to_phases` sorts the images."""
-    (taps, taps2), (down, right) = geometry.taps, geometry.stride
-    out, channel, kernel, kernel2 = weight.shape
-    # The transpose of a matrix brings the taps to the front; torch does that far faster than any other permutation.
-    by_tap = weight.reshape(out * channel, kernel * kernel2).T.contiguous().view(kernel, kernel2, out, channel)
-    phases = weight.new_zeros(taps, taps2, out, down, right, channel)
-    for row in range(kernel):
-        for column in range(kernel2):
-            phases[row // down, column // right, :, row % down, column % right] = by_tap[row, column]
-    return phases.flatten(3)
-
-
-def _kernel_from_phases(
-    phases: Float[Tensor, "tap tap2 out phase_channel"], geometry: Geometry
-) -> Float[Tensor, "out channel kernel kernel2"]:
-    """Undo `_kernel_phases`."""
-    (taps, taps2), (down, right), (kernel, kernel2) = geometry.taps, geometry.stride, geometry.kernel
-    out = phases.shape[2]
-    phases = phases.view(taps, taps2, out, down, right, -1)
-    channel = phases.shape[5]
-    by_tap = phases.new_empty(kernel, kernel2, out, channel)
-    for row in range(kernel):
-        for column in range(kernel2):
-            by_tap[row, column] = phases[row // down, column // right, :, row % down, column % right]
-    return by_tap.view(kernel * kernel2, out * channel).T.contiguous().view(out, channel, kernel, kernel2)
-
-
-class _SpectralConvolution(torch.autograd.Function):
-    """Phases and kernel to outputs (row, column, batch, out), with the spectra kept for backward."""
+class _Spectral(torch.autograd.Function):
+    """Images, place by place, and kernel to outputs, place by place. The spectra are kept for backward."""
 
     @staticmethod
-    def forward(ctx: Any, phases: Tensor, weight: Tensor, geometry: Geometry, product: torch.dtype) -> Tensor:
-        maps = _transforms(geometry, phases)
-        batch, out = phases.shape[2], weight.shape[0]
-        with torch.autocast(phases.device.type, enabled=False):
-            kernel = _kernel_phases(weight, geometry).to(maps.kernel.rows.dtype)
-            weight_planes = _spectrum(maps.kernel, kernel, product)
-            image_planes = _spectrum(maps.images, phases.to(maps.images.rows.dtype), product)
-            # plane batch phase_channel, plane out phase_channel -> plane batch out
-            output_planes = torch.bmm(image_planes, weight_planes.mT).to(maps.outputs.rows.dtype)
-            outputs = maps.outputs.places(output_planes.flatten(1)).unflatten(2, (batch, out))
-        if any(ctx.needs_input_grad):
-            ctx.save_for_backward(
-                image_planes if ctx.needs_input_grad[1] else None, weight_planes if ctx.needs_input_grad[0] else None
-            )
-            ctx.geometry, ctx.product, ctx.dtypes = geometry, product, (phases.dtype, weight.dtype)
+    def forward(ctx: Any, images: Tensor, weight: Tensor, geometry: Geometry, product: torch.dtype) -> Tensor:
+        maps = geometry.transforms(images)
+        exact = maps.images.rows.dtype
+        kernel, pixels = _taps_first(weight).to(exact), images.to(exact)
+        output_planes = images.new_empty(geometry.planes, images.shape[2], len(weight), dtype=product)
+        spectra: list[Tensor | None] = []
+        with torch.autocast(images.device.type, enabled=False):
+            for number, phase in enumerate(geometry.phases()):
+                image_planes = _planes(phase.of_places(maps.images), phase.of_pixels(pixels), product)
+                weight_planes = _planes(phase.of_taps(maps.kernel), phase.of_elements(kernel), product)
+                # plane batch channel, plane out channel -> plane batch out, summed over the phases
+                output_planes.baddbmm_(image_planes, weight_planes.mT, beta=min(number, 1))
+                spectra.append(image_planes if ctx.needs_input_grad[1] else None)
+                spectra.append(weight_planes if ctx.needs_input_grad[0] else None)
+            outputs = images.new_empty(*geometry.outputs, *output_planes.shape[1:], dtype=exact)
+            maps.outputs.places(output_planes.flatten(1).to(exact), outputs.flatten(2))
+        ctx.save_for_backward(*spectra)
+        ctx.geometry, ctx.product, ctx.dtypes = geometry, product, (images.dtype, weight.dtype)
+        ctx.shapes = images.shape, kernel.shape
         return outputs.to(product)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # pyrefly: ignore[bad-override]
-        image_planes, weight_planes = ctx.saved_tensors
-        dtype, weight_dtype = ctx.dtypes
-        maps = _transforms(ctx.geometry, gradient)
-        phases = weight = None
+        maps = ctx.geometry.transforms(gradient)
+        exact = maps.images.rows.dtype
+        needs_images, needs_weight = ctx.needs_input_grad[:2]
+        images = gradient.new_zeros(ctx.shapes[0], dtype=exact) if needs_images else None
+        kernel = gradient.new_zeros(ctx.shapes[1], dtype=exact) if needs_weight else None
         with torch.autocast(gradient.device.type, enabled=False):
-            planes = _spectrum(maps.outputs, gradient.to(maps.outputs.rows.dtype), ctx.product)
-            if weight_planes is not None:
-                # plane batch out, plane out phase_channel -> plane batch phase_channel
-                phases = _from_spectrum(maps.images, torch.bmm(planes, weight_planes)).to(dtype)
-            if image_planes is not None:
-                # plane batch out, plane batch phase_channel -> plane out phase_channel
-                kernel = _from_spectrum(maps.kernel, torch.bmm(planes.mT, image_planes)).to(weight_dtype)
-                weight = _kernel_from_phases(kernel, ctx.geometry)
-        return phases, weight, None, None
+            planes = _planes(maps.outputs, gradient.to(exact), ctx.product)
+            spectra = iter(ctx.saved_tensors)
+            for phase, image_planes, weight_planes in zip(ctx.geometry.phases(), spectra, spectra, strict=True):
+                if images is not None:
+                    # plane batch out, plane out channel -> plane batch channel
+                    image_planes_ = torch.bmm(planes, weight_planes).flatten(1).to(exact)
+                    phase.of_places(maps.images).places(image_planes_, phase.of_pixels(images).flatten(2))
+                if kernel is not None:
+                    # plane batch out, plane batch channel -> plane out channel
+                    weight_planes_ = torch.bmm(planes.mT, image_planes).flatten(1).to(exact)
+                    phase.of_taps(maps.kernel).places(weight_planes_, phase.of_elements(kernel).flatten(2))
+        dtype, weight_dtype = ctx.dtypes
+        return (
+            None if images is None else images.to(dtype),
+            None if kernel is None else _taps_last(kernel).to(weight_dtype),
+            None,
+            None,
+        )
 
 
-def _transforms(geometry: Geometry, tensor: Tensor) -> Transforms:
-    """Look up the transforms, which are never done in half precision: only the products are."""
-    dtype = torch.float64 if tensor.dtype == torch.float64 else torch.float32
-    return transforms(geometry.taps, geometry.outputs, dtype, tensor.device)
-
-
-def _spectrum(
+def _planes(
     transform: Transform, places: Float[Tensor, "row column one other"], product: torch.dtype
 ) -> Float[Tensor, "plane one other"]:
     return transform.planes(places.flatten(2)).unflatten(1, places.shape[2:]).to(product)
 
 
-def _from_spectrum(
-    transform: Transform, planes: Float[Tensor, "plane one other"]
-) -> Float[Tensor, "row column one other"]:
-    return transform.places(planes.flatten(1).to(transform.rows.dtype)).unflatten(2, planes.shape[1:])
+def _taps_first(
+    weight: Float[Tensor, "out channel kernel kernel2"],
+) -> Float[Tensor, "kernel kernel2 out channel"]:
+    out, channel, kernel, kernel2 = weight.shape
+    # As the transpose of a matrix: torch does that far faster than any other permutation.
+    return weight.reshape(out * channel, kernel * kernel2).T.contiguous().view(kernel, kernel2, out, channel)
+
+
+def _taps_last(
+    weight: Float[Tensor, "kernel kernel2 out channel"],
+) -> Float[Tensor, "out channel kernel kernel2"]:
+    kernel, kernel2, out, channel = weight.shape
+    return weight.view(kernel * kernel2, out * channel).T.contiguous().view(out, channel, kernel, kernel2)
 
 
 def spectral_pays(geometry: Geometry, batch: int, channel: int, out: int, device: str = "cpu") -> bool:
-    """Say whether the spectral form is expected to be faster than the direct one, by counting what each must do.
+    """Say whether the spectral form is expected to be faster than the direct one, by counting what each has to do.
 
-    Never on accelerators, whose libraries choose among such forms themselves. On a processor a transformed number costs
-    about as much time as `TRANSFORM` multiply-adds of a matrix product, so many channels and images are needed to win.
+    Never on accelerators, whose libraries choose among such forms themselves. On a processor a number that is
+    transformed takes the time of many multiply-adds of a matrix product, so it needs many channels and images to win.
     """
-    if device != "cpu" or min(geometry.outputs) < 1:
+    if device != "cpu":
         return False
-    rows, columns = geometry.outputs
-    direct = batch * rows * columns * geometry.kernel[0] * geometry.kernel[1] * channel * out
-    inner = geometry.phases * channel
-    products = geometry.planes * batch * inner * out
-    transformed = geometry.planes * (batch * inner + inner * out + batch * out)
-    effort = TRANSFORM + geometry.places[0] + 2 * geometry.places[1]
+    phases = len(geometry.phases())
+    products = phases * geometry.planes * batch * channel * out
+    transformed = geometry.planes * (phases * (batch + out) * channel + batch * out)
+    effort = TRANSFORM + geometry.rows.places + 2 * geometry.columns.places
+    direct = batch * math.prod(geometry.outputs) * geometry.rows.kernel * geometry.columns.kernel * channel * out
     return products + effort * transformed < direct
+
+
+def unfolding_pays(geometry: Geometry, channel: int, out: int, device: str = "cpu") -> bool:
+    """Say whether to copy the patch behind each output, and multiply: where a patch is smaller than what it becomes."""
+    return device == "cpu" and geometry.rows.kernel * geometry.columns.kernel * channel < out
+
+
+def _unfolded(
+    images: Float[Tensor, "height width batch channel"],
+    weight: Float[Tensor, "out channel kernel kernel2"],
+    bias: Float[Tensor, "out"] | None,
+    geometry: Geometry,
+) -> Float[Tensor, "height2 width2 batch out"]:
+    """Convolve as one product of all patches with all kernels. The bias is the weight of a patch's additional 1."""
+    (above, left), (down, right) = geometry.padding, geometry.stride
+    if above or left:
+        images = functional.pad(images, (0, 0, 0, 0, left, left, above, above))
+    patches = images.unfold(0, geometry.rows.kernel, down).unfold(1, geometry.columns.kernel, right)
+    # height2 width2 batch channel kernel kernel2 -> (channel kernel kernel2) (height2 width2 batch)
+    rows, kernels = patches.permute(3, 4, 5, 0, 1, 2).flatten(3).flatten(0, 2), weight.flatten(1)
+    if bias is not None:
+        rows = torch.cat([rows, rows.new_ones(1, rows.shape[1])])
+        kernels = torch.cat([kernels, bias[:, None]], dim=1)
+    return (rows.T @ kernels.T).view(*geometry.outputs, images.shape[2], len(weight))
 
 
 def strided_convolution(
@@ -204,39 +278,52 @@ def strided_convolution(
     padding: int | Pair = 0,
     method: str = "auto",
 ) -> Float[Tensor, "batch out height2 width2"]:
-    """Convolve as `torch.nn.functional.conv2d` does, in the frequency domain where that is faster.
+    """Convolve as `torch.nn.functional.conv2d` does, by whichever method is expected to be the fastest.
 
-    `method` forces one form: "spectral" or "direct". Under `torch.compile` and export it is always the direct one.
+    `method` forces one: "spectral", "unfold" or "direct". Under `torch.compile` and export it is always the direct one.
     """
     known(method, METHODS, "method of convolution")
-    geometry = Geometry(_both(images.shape[2:]), _both(weight.shape[2:]), _pair(stride), _pair(padding))
-    if not _spectral(method, geometry, images, weight):
+    geometry = Geometry.of(images.shape[2:], weight.shape[2:], _pair(stride), _pair(padding))
+    method = _chosen(method, geometry, images, weight)
+    if method == "direct":
         return functional.conv2d(images, weight, bias, geometry.stride, geometry.padding)
+    by_place = images.permute(2, 3, 0, 1)
+    if method == "unfold":
+        return _unfolded(by_place, weight, bias, geometry).permute(2, 3, 0, 1)
     device = images.device.type
     product = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else images.dtype
-    outputs = _SpectralConvolution.apply(to_phases(images, geometry), weight, geometry, product)
+    outputs = _Spectral.apply(by_place.contiguous(), weight, geometry, product)
     if bias is not None:
-        outputs = outputs + bias.to(outputs.dtype)
+        outputs = outputs + bias.to(product)
     return outputs.permute(2, 3, 0, 1)
 
 
-def _spectral(method: str, geometry: Geometry, images: Tensor, weight: Tensor) -> bool:
-    (out, channel), batch = weight.shape[:2], images.shape[0]
-    if method == "direct" or torch.compiler.is_compiling() or torch.jit.is_tracing():
-        return False
-    if not (batch and channel and out) or min(geometry.outputs) < 1 or images.shape[1] != channel:
-        return False  # nothing to do, or an error that conv2d words best
-    return method == "spectral" or spectral_pays(geometry, batch, channel, out, images.device.type)
+def _chosen(method: str, geometry: Geometry, images: Tensor, weight: Tensor) -> str:
+    (out, channel), batch, device = weight.shape[:2], images.shape[0], images.device.type
+    if torch.compiler.is_compiling() or torch.jit.is_tracing():
+        return "direct"
+    if min(geometry.outputs) < 1 or images.shape[1] != channel:
+        return "direct"  # which says best what is wrong
+    if not (batch and channel and out and geometry.phases()):
+        return "direct"  # no images, or no pixel in reach of the kernel: there is nothing to save
+    if method != "auto":
+        return method
+    if spectral_pays(geometry, batch, channel, out, device):
+        return "spectral"
+    return "unfold" if unfolding_pays(geometry, channel, out, device) else "direct"
 
 
 def _pair(numbers: int | Sequence[Any]) -> Pair:
-    return (numbers, numbers) if isinstance(numbers, int) else _both(numbers)
+    if isinstance(numbers, int):
+        return numbers, numbers
+    first, second = numbers
+    return first, second
 
 
 class StridedConvolution(nn.Conv2d):
-    """An `nn.Conv2d` (same parameters, state dict and answers) that works in the frequency domain where it pays."""
+    """An `nn.Conv2d` (same parameters, state dict and answers) that chooses the fastest method."""
 
-    def __init__(self, *arguments: Any, method: str = "auto", **settings: Any):
+    def __init__(self, *arguments: Any, method: str = "auto", **settings: Any) -> None:
         super().__init__(*arguments, **settings)
         self.method = known(method, METHODS, "method of convolution")
         if self.groups != 1 or _pair(self.dilation) != (1, 1) or self.padding_mode != "zeros":
