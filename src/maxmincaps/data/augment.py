@@ -99,7 +99,7 @@ def brightness(images: Images, most: float, generator: Generator) -> Images:
 
 def whiten(images: Images) -> Images:
     """Give each image mean 0 and variance 1; an image of one colour becomes 0."""
-    pixels = images[0].numel() if len(images) else 1
+    pixels = math.prod(images.shape[1:])
     deviation = images.std(dim=(1, 2, 3), correction=0, keepdim=True)
     # As in Sabour's code: never divide by less than the deviation of a single pixel.
     return (images - images.mean(dim=(1, 2, 3), keepdim=True)) / deviation.clamp(min=1 / math.sqrt(pixels))

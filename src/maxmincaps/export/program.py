@@ -37,7 +37,8 @@ def program_of(answers: Answers) -> ExportedProgram:
     """Record the network's operators, for any number of images."""
     # An example of one image would make the batch axis a constant.
     example = torch.zeros(2, *answers.network.image_shape)
-    return torch.export.export(answers.eval(), (example,), dynamic_shapes=({0: Dim("batch")},))
+    with torch.no_grad():  # or the program would keep where routing turns gradients on and off
+        return torch.export.export(answers.eval(), (example,), dynamic_shapes=({0: Dim("batch")},))
 
 
 def write_program(answers: Answers, path: Path, notes: dict[str, str]) -> Callable[[Tensor], tuple[Tensor, ...]]:

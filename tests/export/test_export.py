@@ -1,0 +1,91 @@
+"""Exported networks answer as they did in torch, for any number of images, and are not kept if they do not."""
+
+import json
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+from maxmincaps import InputError, Record, fit, load, load_network
+from maxmincaps.data.batches import as_float
+from maxmincaps.export import run as export
+from maxmincaps.export.run import export_run
+
+
+@pytest.fixture(scope="module")
+def digits():
+    return as_float(load("mnist-5k", "test").images[:7])
+
+
+@pytest.fixture(scope="module")
+def onnx_file(run, tmp_path_factory):
+    return export_run(run, "onnx", tmp_path_factory.mktemp("onnx") / "net.onnx", couplings=True)
+
+
+def answers_of(network, images):
+    with torch.no_grad():
+        said = network(images)
+        *_, last = network.digits.steps(network.parts(images))
+    return [said.lengths, said.poses, said.reconstruction, last.couplings]
+
+
+@pytest.mark.parametrize("count", [1, 2, 7])
+def test_an_onnx_file_answers_as_torch_does_for_any_number_of_images(run, onnx_file, digits, count):
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(onnx_file.path, providers=["CPUExecutionProvider"])
+    assert [output.name for output in session.get_outputs()] == ["lengths", "poses", "reconstruction", "couplings"]
+    found = session.run(None, {"images": digits[:count].numpy()})
+    for ours, theirs in zip(answers_of(load_network(run), digits[:count]), found, strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-5)
+
+
+def test_an_onnx_file_is_one_file_that_knows_its_classes_and_its_recipe(run, onnx_file):
+    import onnx
+
+    assert [path.name for path in onnx_file.path.parent.iterdir()] == ["net.onnx"]
+    notes = {entry.key: entry.value for entry in onnx.load(onnx_file.path).metadata_props}
+    assert json.loads(notes["classes"]) == list("0123456789")
+    assert json.loads(notes["recipe"]) == json.loads(Record(run).recipe.to_json())
+
+
+def test_a_torch_program_answers_as_the_network_does(run, digits, tmp_path, command):
+    code, printed = command("export", run, "--to", "torch", "--weights", "last", "--out", tmp_path / "net.pt2")
+    assert (code, "largest difference to torch on 100 test images: " in printed) == (0, True)
+    program = torch.export.load(tmp_path / "net.pt2").module()
+    for ours, theirs in zip(answers_of(load_network(run, "last"), digits)[:3], program(digits), strict=True):
+        torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=0)
+
+
+def test_whitening_is_part_of_the_exported_network(tiny, digits, tmp_path):
+    from maxmincaps.data.augment import whiten
+
+    whitened = fit(tiny(whiten=True, epochs=1), tmp_path / "run").folder
+    export_run(whitened, "torch", tmp_path / "net.pt2")
+    lengths = torch.export.load(tmp_path / "net.pt2").module()(digits)[0]
+    torch.testing.assert_close(lengths, answers_of(load_network(whitened), whiten(digits))[0], atol=1e-5, rtol=0)
+
+
+def test_a_file_that_answers_otherwise_is_not_kept(run, tmp_path, monkeypatch, command):
+    def wrong(answers, path, notes):
+        path.write_bytes(b"a file")
+        return lambda images: tuple(answer + 2e-4 for answer in answers(images))
+
+    monkeypatch.setitem(export.WRITERS, "onnx", (".onnx", wrong))
+    (tmp_path / "net.onnx").write_bytes(b"an earlier one")
+    code, printed = command("export", run, "--out", tmp_path / "net.onnx")
+    assert code == 2
+    assert "differ by 2.0e-04" in printed
+    assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("net.onnx", b"an earlier one")]
+
+
+def test_a_wrong_name_and_a_missing_part_are_told(run, tmp_path, monkeypatch):
+    with pytest.raises(InputError, match=r"ends in \.onnx"):
+        export_run(run, "onnx", tmp_path / "net.pt")
+    with pytest.raises(InputError, match="no form of export is called 'coreml'"):
+        export_run(run, "coreml")
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    with pytest.raises(InputError, match=r"pip install 'maxmincaps\[export\]'"):
+        export_run(run, "onnx", tmp_path / "net.onnx")
+    assert not list(tmp_path.iterdir())

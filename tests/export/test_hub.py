@@ -1,0 +1,75 @@
+"""Networks as the hub keeps them: the same answers from a folder, a card that says what the record says."""
+
+import json
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from maxmincaps import NORMALIZATIONS, CapsNet, InputError, Normalization, Record, load_network
+
+SMALL = {"conv_channels": 4, "types": 2, "part_pose": 4, "class_pose": 4, "decoder": (8,)}
+
+
+def same_answers(ours, theirs):
+    images = torch.rand(2, 1, 28, 28)
+    with torch.no_grad():
+        return torch.equal(ours(images).poses, theirs(images).poses)
+
+
+@pytest.mark.parametrize("settings", [{}, {"normalization": "softmax"}, {"high": 0.1, "start": 0.2, "relu": False}])
+def test_a_network_comes_back_from_its_folder_as_it_was(settings, tmp_path):
+    network = CapsNet(**SMALL, **settings).eval()
+    network.save_pretrained(tmp_path)
+    back = CapsNet.from_pretrained(tmp_path)
+    assert same_answers(network, back)
+    assert back.digits.normalization.start_for(10) == network.digits.normalization.start_for(10)
+    assert not back.training
+
+
+def test_the_card_of_a_run_has_data_recipe_accuracy_budget_licence_and_citation(run, tmp_path, command):
+    code, _ = command("export", run, "--to", "hub", "--out", tmp_path / "hub")
+    assert code == 0
+    assert same_answers(load_network(run), CapsNet.from_pretrained(tmp_path / "hub"))
+    record, card = Record(run), (tmp_path / "hub" / "README.md").read_text()
+    assert f"{record.result['best_test_accuracy']:.2%} of 1,000 test images" in card
+    assert json.loads(card.partition("```json")[2].partition("```")[0]) == json.loads(record.recipe.to_json())
+    for words in ("120 images to train", "1 epochs, 3 steps", "license: mit", "arXiv:1903.09662", "LeCun"):
+        assert words in card
+
+
+def test_a_card_without_a_record_claims_nothing(tmp_path):
+    CapsNet(**SMALL).save_pretrained(tmp_path)
+    assert "its card cannot say" in (tmp_path / "README.md").read_text()
+
+
+def test_weights_that_do_not_fit_whole_are_refused(tmp_path):
+    CapsNet(**SMALL).save_pretrained(tmp_path)
+    weights = load_file(tmp_path / "model.safetensors")
+    del weights["digits.weights"]
+    save_file(weights, tmp_path / "model.safetensors")
+    with pytest.raises(InputError, match="does not hold the weights"):
+        CapsNet.from_pretrained(tmp_path)
+
+
+def test_a_config_that_asks_for_more_than_there_is_takes_no_memory(tmp_path):
+    CapsNet(**SMALL).save_pretrained(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**config, "class_pose": 10**9}))
+    with pytest.raises(InputError, match="does not hold the weights"):
+        CapsNet.from_pretrained(tmp_path)
+
+
+def test_a_normalization_is_saved_by_name_or_not_at_all(tmp_path, monkeypatch):
+    with pytest.raises(InputError, match="put yours into NORMALIZATIONS"):
+        CapsNet(**SMALL, normalization=lambda logits: logits).save_pretrained(tmp_path / "unnamed")
+    monkeypatch.setitem(NORMALIZATIONS, "cubed", Normalization(lambda logits: logits**3))
+    network = CapsNet(**SMALL, normalization="cubed").eval()
+    network.save_pretrained(tmp_path / "named")
+    assert same_answers(network, CapsNet.from_pretrained(tmp_path / "named"))
+
+
+def test_a_card_is_not_written_for_an_unfinished_run_nor_over_something(run, tmp_path, command):
+    (tmp_path / "mine").write_text("mine")
+    code, printed = command("export", run, "--to", "hub", "--out", tmp_path)
+    assert (code, "is not an empty folder" in printed) == (2, True)

@@ -1,0 +1,112 @@
+"""The capsule layers in other people's modules."""
+
+import copy
+import pickle
+
+import pytest
+import torch
+from torch import nn
+
+from maxmincaps import CapsNet, PrimaryCapsules, RoutedCapsules
+
+
+def stacked(**settings):
+    """A network that is not ours: three layers of capsules, of other sizes, on oblong images in colour."""
+    return nn.Sequential(
+        nn.Conv2d(3, 6, 3),
+        PrimaryCapsules(6, types=3, part_pose=5, kernel=3, stride=3, padding=1),
+        RoutedCapsules(3 * 4 * 3, 7, part_pose=5, pose=6, **settings),
+        RoutedCapsules(7, 2, part_pose=6, pose=4, bias=True, **settings),
+    )
+
+
+@pytest.fixture(autouse=True)
+def seeded():
+    torch.manual_seed(0)
+
+
+@pytest.fixture
+def images():
+    return torch.rand(3, 3, 12, 9)
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"full_backpropagation": True}, {"normalization": "softmax", "iterations": 1}]
+)
+def test_stacked_layers_learn(settings, images):
+    network = stacked(**settings)
+    optimizer = torch.optim.Adam(network.parameters(), lr=0.01)
+    losses = []
+    for _ in range(30):
+        lengths = network(images).norm(dim=-1)
+        loss = ((lengths - torch.tensor([0.9, 0.1])) ** 2).sum()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert all(parameter.grad is not None and parameter.grad.isfinite().all() for parameter in network.parameters())
+    assert losses[-1] < losses[0] / 2
+
+
+def test_a_normalization_of_ones_own_is_one_line(images):
+    network = stacked(normalization=lambda logits: logits.sigmoid())
+    assert network(images).isfinite().all()
+    assert not torch.equal(network(images), _with_weights_of(network, stacked())(images))
+
+
+def _with_weights_of(source, target):
+    target.load_state_dict(source.state_dict())
+    return target
+
+
+@pytest.mark.parametrize("carried", [copy.deepcopy, lambda network: pickle.loads(pickle.dumps(network))])
+@pytest.mark.parametrize("normalization", ["max-min", "softmax", "leaky-softmax"])
+def test_a_copied_or_pickled_layer_gives_the_same_answers(carried, normalization, images):
+    network = stacked(normalization=normalization)
+    assert torch.equal(carried(network)(images), network(images))
+
+
+def test_a_state_dict_carries_all_that_was_learned(images):
+    network = stacked()
+    assert torch.equal(_with_weights_of(network, stacked())(images), network(images))
+    assert all("weight" in name or "bias" in name for name in network.state_dict())
+
+
+def test_layers_are_built_without_memory_and_filled_later(images):
+    network = stacked()
+    with torch.device("meta"):
+        empty = stacked()
+    assert all(parameter.is_meta for parameter in empty.parameters())
+    filled = empty.to_empty(device="cpu")
+    assert torch.equal(_with_weights_of(network, filled)(images), network(images))
+
+
+def test_layers_work_in_double_and_under_autocast(images):
+    network = stacked()
+    exact = copy.deepcopy(network).double()(images.double())
+    assert exact.dtype == torch.float64
+    torch.testing.assert_close(network(images).double(), exact, atol=1e-4, rtol=0)
+    with torch.autocast("cpu", torch.bfloat16):
+        rough = network(images)
+    rough.sum().backward()
+    torch.testing.assert_close(rough.double(), exact, atol=0.1, rtol=0)
+
+
+def test_layers_compile_into_one_graph_with_the_same_answers_and_gradients(images):
+    ours, compiled = stacked(), stacked()
+    compiled.load_state_dict(ours.state_dict())
+    answers = [network(images) for network in (ours, torch.compile(compiled, fullgraph=True, backend="aot_eager"))]
+    torch.testing.assert_close(*answers)
+    for answer in answers:
+        answer.square().sum().backward()
+    for one, other in zip(ours.parameters(), compiled.parameters(), strict=True):
+        torch.testing.assert_close(one.grad, other.grad)
+
+
+def test_the_whole_network_compiles_for_any_number_of_images():
+    network = CapsNet(conv_channels=4, types=2, part_pose=4, class_pose=4, decoder=(8,)).eval()
+    compiled = torch.compile(network, fullgraph=True, dynamic=True, backend="aot_eager")
+    with torch.no_grad():
+        for count in (2, 5):
+            images = torch.rand(count, 1, 28, 28)
+            torch.testing.assert_close(compiled(images).lengths, network(images).lengths)
