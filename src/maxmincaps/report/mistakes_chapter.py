@@ -101,7 +101,8 @@ def _stand_in(material: Material) -> list[Plate]:
 def _people(material: Material, voted: Responses | None, voters: Sequence[Row]) -> list[Plate]:
     study, poll = material.studies["poll"], material.poll
     below = material.below_paper(voters)
-    table = tables.table_3(poll, voted, below)
+    of_mnist = voted if voters and voters[0]["dataset"] == "mnist" else None
+    table = tables.table_3(poll, of_mnist, below)
     command = "maxmincaps poll open RUN RUN RUN"
     plates = [Plate("table-3", "Table 3", study.claim, table, command, below_paper=below and bool(voters))]
     words = "People beside networks, class by class, for three of the images that the networks get wrong. "

@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
-from matplotlib.ticker import LogLocator, MaxNLocator, MultipleLocator, NullFormatter
+from matplotlib.ticker import LogLocator, MaxNLocator, MultipleLocator, NullLocator
 from torch import Tensor
 
 from maxmincaps.analysis.traces import Histogram, Trace, chosen_children
@@ -48,7 +48,7 @@ def _histogram(axes: Axes, panel: Histogram, this: Look, most: float) -> None:
     axes.set_yscale("log")
     axes.set_ylim(0.5, 2 * most)
     axes.yaxis.set_major_locator(LogLocator(numticks=4))
-    axes.yaxis.set_minor_formatter(NullFormatter())
+    axes.yaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_locator(MaxNLocator(4))
     axes.grid(axis="y")
     if panel.quantity == "couplings":

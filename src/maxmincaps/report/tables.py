@@ -87,8 +87,9 @@ def _ours(rows: Sequence[Row], mark: str) -> tuple[str, ...]:
     return best, final, counted(rows), budgets(rows) or NOT_RUN
 
 
-def table_2(runs: Shown, dataset: str = "mnist") -> Table:
+def table_2(runs: Shown) -> Table:
     """Compare the test errors of the MNIST record, and of the vote of three networks."""
+    dataset = runs.study.datasets[0]
     lines = [line.label for line in runs.study.lines]
     rows = [row for line in lines for row in _error_rows(runs, dataset, line)]
     return Table(
@@ -118,7 +119,7 @@ def _error_rows(runs: Shown, dataset: str, line: str) -> Iterable[tuple[str, ...
 def _vote_rows(runs: Shown, dataset: str) -> Iterable[tuple[str, ...]]:
     told = runs.study.reported("vote_test_error_percent", dataset, "Max-Min")
     yield "Max-Min", "vote of 3, the paper's", NONE, NONE, _plain(_value(told), 3), NONE, "3", _paper_budget(runs)
-    own = voters(runs, dataset)
+    own = voters(runs)
     models = [responses(row["folder"]) for row in own]
     error = [vote(models[:3]).error_percent] if len(models) >= 3 else []
     mark, budget = _mark(runs, dataset), budgets(own) or NOT_RUN
@@ -196,8 +197,9 @@ def _training(row: Row) -> float:
     return 100 * row["train_accuracy"]
 
 
-def voters(runs: Shown, dataset: str = "mnist") -> list[Row]:
+def voters(runs: Shown) -> list[Row]:
     """Give the Max-Min runs that vote, by seed; the first three are the paper's models A, B and C."""
+    dataset = (runs.study.borrows or runs.study).datasets[0]
     return sorted(complete(runs.of(dataset, "Max-Min")), key=lambda row: row["seed"])
 
 

@@ -1,0 +1,85 @@
+"""Small studies of the paper's form, trained once, with their weights deleted: the report must not need them."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from maxmincaps import Recipe, fit
+from maxmincaps.report.material import Material
+from maxmincaps.report.selection import shown
+from maxmincaps.studies import STUDIES
+from maxmincaps.studies.records import table
+from maxmincaps.studies.study import Budget, unique
+from tests.conftest import TINY
+
+NETWORK = {name: TINY[name] for name in ("conv_channels", "types", "part_pose", "class_pose", "decoder")}
+QUICK = Budget(epochs=2, train_images=100, test_images=50, threads=1, changes={**NETWORK, "batch_size": 50})
+BUDGETS = {
+    "datasets": (replace(QUICK, seeds=2),),
+    "mnist-record": (replace(QUICK, seeds=3, lines=("Max-Min",)), replace(QUICK, lines=("Softmax",))),
+    "normalizations": (replace(QUICK, lines=("Max-Min", "Sum")),),
+    "iterations": (replace(QUICK, values=(1, 3)),),
+    "bounds": (replace(QUICK, values=(0.1, 1.0)),),
+    "choices": (replace(QUICK, lines=("default", "no ReLU")),),
+}
+
+
+def small_studies(scale="small"):
+    """The paper's studies on the embedded digits, with runs of a second; the paper's MNIST numbers stand for them."""
+    made = {}
+    for name, study in STUDIES.items():
+        if name in BUDGETS:
+            paper = tuple(replace(value, dataset="mnist-5k") for value in study.paper if value.dataset == "mnist")
+            scales = {scale: BUDGETS[name]}
+            made[name] = replace(study, datasets=("mnist-5k",), paper=paper, scales=scales, notes={scale: "tiny"})
+        elif study.borrows:
+            made[name] = replace(study, borrows=made[study.borrows.name])
+    return {name: made.get(name, study) for name, study in STUDIES.items()}
+
+
+@pytest.fixture(scope="session")
+def studies():
+    return small_studies()
+
+
+@pytest.fixture(scope="session")
+def runs(tmp_path_factory, studies) -> Path:
+    folder = tmp_path_factory.mktemp("records") / "runs"
+    for recipe in unique(recipe for name in BUDGETS for recipe in studies[name].grid("small")):
+        fit(recipe, folder / recipe.fingerprint())
+    for weights in [*folder.rglob("best.safetensors"), *folder.rglob("last.safetensors")]:
+        weights.unlink()
+    return folder
+
+
+@pytest.fixture(scope="session")
+def rows(runs):
+    return table(runs)
+
+
+@pytest.fixture(scope="session")
+def material(rows, studies):
+    return Material(rows, studies)
+
+
+@pytest.fixture(scope="session")
+def of_study(rows, studies):
+    return lambda name: shown(studies[name], rows)
+
+
+@pytest.fixture(scope="session")
+def own_runs(tmp_path_factory) -> Path:
+    """One pair of networks on a user's own colour images, whose class names are words, one of them nasty."""
+    folder = tmp_path_factory.mktemp("own")
+    random = np.random.RandomState(0)
+    images = random.randint(0, 255, (90, 20, 20, 3), np.uint8)
+    labels = np.arange(90) % 3
+    np.savez(
+        folder / "shapes & <b>.npz", x_train=images[:60], y_train=labels[:60], x_test=images[60:], y_test=labels[60:]
+    )
+    for normalization in ("softmax", "max-min"):
+        settings = {**NETWORK, "dataset": str(folder / "shapes & <b>.npz"), "epochs": 1, "batch_size": 30, "threads": 1}
+        fit(Recipe(normalization=normalization, **settings), folder / "runs" / normalization)
+    return folder / "runs"

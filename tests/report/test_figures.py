@@ -1,0 +1,195 @@
+import re
+
+import matplotlib
+import numpy as np
+import pytest
+from matplotlib.colors import to_hex
+
+from maxmincaps import CapsNet, load
+from maxmincaps.analysis.poll import Question
+from maxmincaps.analysis.responses import responses, tuning_of
+from maxmincaps.analysis.traces import evolution as histograms_of
+from maxmincaps.analysis.traces import trace
+from maxmincaps.errors import InputError
+from maxmincaps.report import curves, mistakes, routing
+from maxmincaps.report import responses as response_figures
+from maxmincaps.report.architecture import architecture
+from maxmincaps.report.poll import human_or_network
+from maxmincaps.report.style import LOOKS, footnote, for_page, save
+
+
+def words(figure) -> list[str]:
+    """Every text that a figure shows."""
+    return [text.get_text() for text in figure.findobj(matplotlib.text.Text) if text.get_text()]
+
+
+def lines_of(axes) -> dict:
+    """The lines that carry points, by their colour."""
+    return {to_hex(line.get_color()): line for line in axes.lines if line.get_marker() not in ("None", None, "_", "|")}
+
+
+@pytest.fixture(scope="session")
+def pair(material):
+    return material.twins["mnist-5k"]
+
+
+@pytest.fixture(scope="session")
+def answers(pair):
+    return {name: responses(row["folder"]) for name, row in pair.items()}
+
+
+@pytest.mark.parametrize(("name", "line", "marker", "strongest"), [("max-min", "-", "^", 2), ("softmax", "--", "o", 0)])
+def test_max_min_is_blue_solid_with_triangles_and_softmax_orange_dashed_with_circles(name, line, marker, strongest):
+    point = curves.Point(1, 90.0, 0.5, 3)
+    figure = curves.against_iterations([("MNIST", {"softmax": [point], "max-min": [point]})], "test accuracy (%)")
+    drawn = lines_of(figure.axes[0])[LOOKS[name].colour]
+    assert (drawn.get_linestyle(), drawn.get_marker()) == (line, marker)
+    colour = matplotlib.colors.to_rgb(LOOKS[name].colour)
+    assert int(np.argmax(colour)) == strongest  # red leads in orange, blue in blue
+
+
+def test_the_same_look_holds_in_every_figure_of_curves(answers):
+    runs = {name: [[50.0, 60.0]] for name in answers}
+    for figure in (curves.by_epoch([("digits", runs)]), response_figures.tuning([("digits", answers)])):
+        found = {(line.get_linestyle(), line.get_marker()) for axes in figure.axes for line in axes.lines}
+        assert found == {("-", "^"), ("--", "o")}
+
+
+def test_error_bars_are_the_standard_deviation_and_a_single_run_has_none():
+    points = [curves.Point(1, 90.0, None, 1), curves.Point(3, 91.0, 0.5, 3)]
+    figure = curves.against_iterations([("MNIST", {"max-min": points})], "test accuracy (%)")
+    single, several = figure.axes[0].containers[0].lines[2][0].get_segments()
+    assert not np.isfinite(single).all() or not len(single)
+    assert np.diff(several[:, 1]) == pytest.approx(2 * 0.5)
+
+
+def test_a_dataset_without_runs_keeps_its_panel_and_says_so():
+    panels = [("MNIST", {"max-min": [curves.Point(3, 91.0, None, 1)]}), ("CIFAR10", {"max-min": []})]
+    figure = curves.against_iterations(panels, "test accuracy (%)")
+    assert "not run" in [text.get_text() for text in figure.axes[1].texts]
+    assert "not run" not in [text.get_text() for text in figure.axes[0].texts]
+
+
+def test_bounds_lie_on_a_logarithmic_axis():
+    points = [curves.Point(place, 90.0, None, 1) for place in (0.01, 0.1, 1.0)]
+    assert curves.against_bound([("q", {"max-min": points})], "test accuracy (%)").axes[0].get_xscale() == "log"
+
+
+@pytest.mark.parametrize(
+    ("network", "sizes"),
+    [
+        (CapsNet, ["28×28×1", "20×20×256", "6×6×32×8\n= 1,152 capsules of 8", "512", "1,024", "784"]),
+        (CapsNet.cifar10, ["24×24×3", "16×16×256", "4×4×64×8\n= 1,024 capsules of 8", "512", "1,024", "1,728"]),
+        (
+            lambda: CapsNet(image_shape=(1, 40, 28), classes=3, conv_channels=8, types=2, part_pose=4, decoder=(16,)),
+            ["40×28×1", "32×20×8", "12×6×2×4\n= 144 capsules of 4", "16", "1,120"],
+        ),
+    ],
+)
+def test_the_architecture_names_the_networks_own_sizes(network, sizes):
+    assert set(sizes) <= set(words(architecture(network())))
+
+
+def test_routing_has_a_row_an_iteration_and_logarithmic_counts(pair):
+    histograms = {name: histograms_of(row["folder"]) for name, row in pair.items()}
+    for column, per_panel in (("true class", 1), ("all", 10)):
+        figure = routing.evolution(histograms, column)
+        children = trace(pair["softmax"]["folder"]).logits.shape[1]
+        for part in figure.subfigs:
+            assert len(part.axes) == 2 * pair["softmax"]["iterations"]
+            for axes in part.axes:
+                assert axes.get_yscale() == "log"
+                assert axes.patches[0].get_data().values.sum() == children * per_panel
+
+
+def test_routing_has_no_other_columns(pair):
+    with pytest.raises(InputError, match="there are true class, all"):
+        routing.evolution({"max-min": histograms_of(pair["max-min"]["folder"])}, "some")
+
+
+def test_three_children_show_their_own_couplings(pair):
+    traces = {name: trace(row["folder"]) for name, row in pair.items()}
+    figure = routing.rows([("digits", traces)])
+    for part, found in zip(figure.subfigs, traces.values(), strict=True):
+        couplings = part.axes[1::2]
+        assert len(couplings) == 3
+        for axes, label in zip(couplings, part.axes[0::2], strict=True):
+            child = int(label.get_ylabel().removeprefix("child "))
+            assert [bar.get_height() for bar in axes.patches] == pytest.approx(found.couplings[-1, child].tolist())
+
+
+def test_outputs_draw_the_lengths_of_the_first_image_of_each_class(answers):
+    figure = response_figures.outputs([("digits", answers)])
+    found = answers["softmax"]
+    first = [int((found.labels == label).nonzero()[0]) for label in range(10)]
+    drawn = [-bar.get_height() / 0.86 for bar in figure.axes[0].patches]
+    assert drawn == pytest.approx(found.lengths[first].flatten().tolist(), abs=1e-6)
+
+
+def test_tuning_curves_are_the_mean_lengths_of_each_class(answers):
+    figure = response_figures.tuning([("digits", answers)])
+    curves_ = [line.get_ydata() for line in figure.axes[1].lines if len(line.get_ydata()) == 10]
+    assert np.array(curves_) == pytest.approx(tuning_of(answers["max-min"]).numpy())
+
+
+def test_each_misclassified_image_bears_index_prediction_and_true_label(answers):
+    found = answers["max-min"]
+    images = load("mnist-5k", "test").images
+    figure = mistakes.misclassified(found, images)
+    wrong = found.wrong[: mistakes.MOST_SHOWN].tolist()
+    titles = [axes.get_title() for axes in figure.axes if axes.get_title()]
+    assert titles == [f"#{i}\n{int(found.predictions[i])} (true {int(found.labels[i])})" for i in wrong]
+    assert (np.asarray(figure.axes[0].images[0].get_array()) == images[wrong[0], 0].numpy()).all()
+
+
+def test_a_network_without_errors_has_an_empty_grid_that_says_so(answers):
+    found = answers["max-min"]
+    perfect = type(found)(found.lengths, found.labels, found.labels, found.classes)
+    figure = mistakes.misclassified(perfect, load("mnist-5k", "test").images)
+    assert "no image was misclassified" in words(figure)
+
+
+def test_the_confusion_matrix_counts_every_image(answers):
+    figure = mistakes.confusion(answers["max-min"])
+    assert sum(int(text.get_text()) for text in figure.axes[0].texts) == len(answers["max-min"].labels)
+
+
+def test_people_stand_beside_the_network_class_by_class():
+    random = np.random.default_rng(0)
+    pixels = random.integers(0, 255, (1, 28, 28), np.uint8)
+    question = Question(7, 1, 3, random.random(10), pixels, random.integers(0, 9, 10))
+    figure = human_or_network([("a poor image", question)], [str(digit) for digit in range(10)], 120, 3)
+    people, network = (container.patches for container in figure.axes[0].containers)
+    assert [bar.get_height() for bar in people] == pytest.approx(question.people.tolist())
+    assert [bar.get_height() for bar in network] == pytest.approx(question.network.tolist())
+    assert "people (n = 120)" in words(figure)
+
+
+def test_drawing_leaves_matplotlibs_settings_alone(tmp_path):
+    before = dict(matplotlib.rcParams)
+    save(curves.choices([("default", curves.Point(0, 90.0, 0.1, 3))], "default"), tmp_path, "choices")
+    assert dict(matplotlib.rcParams) == before
+
+
+def test_the_same_figure_is_the_same_file(tmp_path):
+    for name in ("one", "two"):
+        save(curves.choices([("default", curves.Point(0, 90.0, 0.1, 3))], "default"), tmp_path / name, "choices")
+    for ending in ("png", "svg"):
+        assert (tmp_path / f"one/choices.{ending}").read_bytes() == (tmp_path / f"two/choices.{ending}").read_bytes()
+
+
+def test_on_the_page_no_two_figures_share_a_name(tmp_path):
+    figure = curves.choices([("default", curves.Point(0, 90.0, 0.1, 3))], "default")
+    text = save(figure, tmp_path, "choices")[1].read_text()
+    first, second = (set(re.findall(r'\bid="([^"]+)"', for_page(text, prefix))) for prefix in "ab")
+    assert first
+    assert not first & second
+
+
+def test_a_footnote_takes_no_room_from_the_figure(tmp_path):
+    figure = curves.choices([("default", curves.Point(0, 90.0, 0.1, 3))], "default")
+    figure.draw_without_rendering()
+    before = figure.axes[0].get_position().height * figure.get_figheight()
+    footnote(figure, "3 epochs of 1,000 images — not the paper's budget")
+    figure.draw_without_rendering()
+    assert figure.axes[0].get_position().height * figure.get_figheight() == pytest.approx(before, rel=0.02)

@@ -1,0 +1,159 @@
+import csv
+import io
+import json
+import re
+import shutil
+from dataclasses import replace
+from statistics import fmean, stdev
+
+import pytest
+
+from maxmincaps.analysis.responses import responses
+from maxmincaps.analysis.vote import vote
+from maxmincaps.report import tables
+from maxmincaps.report.selection import shown, twins
+from maxmincaps.report.table import NOT_RUN, Table
+from maxmincaps.studies import STUDIES
+from maxmincaps.studies.records import table
+from tests.report.conftest import small_studies
+
+
+def cells(found: Table, **wanted: str) -> dict[str, str]:
+    """The one line that has the wanted words, by the names of its columns."""
+    lines = [dict(zip(found.columns, row, strict=True)) for row in found.rows]
+    (line,) = [line for line in lines if all(line[name] == word for name, word in wanted.items())]
+    return line
+
+
+@pytest.mark.parametrize("line", ["Softmax", "Max-Min"])
+def test_table_1_has_the_means_of_the_records_beside_the_papers(of_study, runs, line):
+    results = [
+        json.loads((path.parent / "result.json").read_text())
+        for path in runs.rglob("recipe.json")
+        if (recipe := json.loads(path.read_text()))["normalization"] == line.lower()
+        and (recipe["iterations"], recipe["shift"], recipe["relu"], recipe["high"], recipe["start"])
+        == (3, 0, True, None, None)
+    ]
+    found = cells(tables.table_1(of_study("datasets")), Normalization=line)
+    for column, measure in (("Ours, best", "best_test_accuracy"), ("Ours, final", "final_test_accuracy")):
+        values = [100 * result[measure] for result in results]
+        assert found[column] == f"{fmean(values):.2f} ± {stdev(values):.2f}†"
+    assert found["Paper, best"] == {"Softmax": "99.28 ± 0.06", "Max-Min": "99.55 ± 0.02"}[line]
+    assert found["n"] == "2"
+    assert "2 epochs of 100 images" in found["Our budget"]
+    assert "smaller network" in found["Our budget"]
+
+
+def test_a_budget_below_the_papers_is_marked_and_the_papers_own_is_not(rows):
+    below = tables.table_1(shown(small_studies("small")["datasets"], rows))
+    at_paper = tables.table_1(shown(small_studies("paper")["datasets"], rows))
+    assert all("†" in row[3] for row in below.rows)
+    assert any("not the paper's budget" in note for note in below.notes)
+    assert not any("†" in cell for row in at_paper.rows for cell in row)
+    assert not any("not the paper's budget" in note for note in at_paper.notes)
+
+
+def test_what_was_not_run_says_so_beside_the_papers_number():
+    for made, study in ((tables.table_1, "datasets"), (tables.table_4, "normalizations")):
+        found = made(shown(STUDIES[study], []))
+        assert found.empty
+        assert (
+            cells(found, Normalization="Max-Min", **({"Dataset": "MNIST"} if study == "datasets" else {}))[
+                "Paper, best"
+            ]
+            == "99.55 ± 0.02"
+        )
+    assert (
+        NOT_RUN
+        in cells(tables.table_2(shown(STUDIES["mnist-record"], [])), Measure="vote of 3, ours, seeds 0 to 2")["Mean"]
+    )
+
+
+def test_a_single_run_has_no_standard_deviation(of_study):
+    assert re.fullmatch(
+        r"\d+\.\d\d†", cells(tables.table_4(of_study("normalizations")), Normalization="Sum")["Ours, best"]
+    )
+
+
+def test_table_2_has_the_extremes_of_the_errors_and_the_vote_of_three(of_study):
+    runs = of_study("mnist-record")
+    found = tables.table_2(runs)
+    errors = [100 - 100 * row["final_test_accuracy"] for row in runs.of("mnist-5k", "Max-Min")]
+    line = cells(found, Normalization="Max-Min", Measure="ours, final epoch")
+    assert line["Largest"] == f"{max(errors):.3f}†"
+    assert line["Smallest"] == f"{min(errors):.3f}†"
+    assert line["Mean"] == f"{fmean(errors):.3f}†"
+    assert line["Sd"] == f"{stdev(errors):.3f}†"
+    together = vote([responses(row["folder"]) for row in tables.voters(runs)])
+    assert cells(found, Measure="vote of 3, ours, seeds 0 to 2")["Mean"] == f"{together.error_percent:.3f}†"
+    assert cells(found, Measure="vote of 3, the paper's")["Mean"] == "0.170"
+
+
+def test_table_3_keeps_the_papers_rows_and_asks_nobody_by_itself():
+    found = tables.table_3(None)
+    assert cells(found, Image="#9729")["On the prediction"] == "0.82 / 0.80"
+    assert len(found.rows) == 6
+
+
+def test_regenerated_images_are_named_so_wherever_their_numbers_stand(runs, studies, tmp_path):
+    shutil.copytree(runs, tmp_path / "runs")
+    for path in (tmp_path / "runs").rglob("data.json"):
+        path.write_text(json.dumps({**json.loads(path.read_text()), "regenerated": True}))
+    found = tables.table_1(shown(studies["datasets"], table(tmp_path / "runs")))
+    assert all(row[0] == "MNIST-5k (regenerated)" for row in found.rows)
+    assert any("another draw" in note for note in found.notes)
+
+
+def test_diverged_runs_are_counted_and_have_no_number(runs, studies, rows):
+    diverged = [
+        {**row, "status": "diverged", "best_test_accuracy": None, "final_test_accuracy": None} if row["seed"] else row
+        for row in rows
+    ]
+    assert (
+        cells(tables.table_1(shown(studies["datasets"], diverged)), Normalization="Max-Min")["n"]
+        == "1 (and 1 diverged)"
+    )
+
+
+def test_runs_that_belong_to_no_study_stand_in_table_1_as_their_own(of_study, rows, studies):
+    nothing = shown(replace(studies["datasets"], scales={}), rows)
+    pair = twins(rows)["mnist-5k"]
+    found = tables.table_1(nothing, [[row] for row in pair.values()])
+    line = cells(found, Dataset="MNIST-5k, own recipe", Normalization="Max-Min, r = 3")
+    assert line["Paper, best"] == "–"
+    assert line["Ours, best"] == f"{100 * pair['max-min']['best_test_accuracy']:.2f}†"
+
+
+def test_all_runs_are_listed_once(rows):
+    found = tables.all_runs(rows)
+    assert sum(int(row[found.columns.index("n")]) for row in found.rows) == len(rows)
+    assert any("relu False" in row[2] for row in found.rows)
+
+
+def test_every_way_out_has_every_cell(of_study):
+    found = tables.table_1(of_study("datasets"))
+    assert list(csv.reader(io.StringIO(found.to_csv()))) == [list(found.columns), *map(list, found.rows)]
+    lines = [line for line in found.to_markdown().splitlines() if line.startswith("|")]
+    assert [tuple(cell.strip() for cell in line.strip("|").split("|")) for line in (lines[0], *lines[2:])] == [
+        found.columns,
+        *found.rows,
+    ]
+    html = re.findall(r"<t[hd](?: [^>]*)?>(.*?)</t[hd]>", found.to_html())
+    assert html == [cell.replace("'", "&#x27;") for line in (found.columns, *found.rows) for cell in line]
+    assert found.to_latex().count(r"\\" + "\n") == len(found.rows) + 1
+
+
+def test_words_that_mean_something_to_latex_html_or_markdown_are_escaped():
+    found = Table("t", "50 % & more", ("a_b",), (("x | <y> #1",),))
+    assert r"50 \% \& more" in found.to_latex()
+    assert r"a\_b" in found.to_latex()
+    assert "x | &lt;y&gt; #1" in found.to_html()
+    assert r"x \| <y> #1" in found.to_markdown()
+
+
+def test_twins_differ_in_the_normalization_alone_and_follow_the_paper(rows):
+    pair = twins(rows)["mnist-5k"]
+    assert list(pair) == ["softmax", "max-min"]
+    alike = {"seed", "iterations", "epochs", "train_images", "shift", "start", "high"}
+    assert all(pair["softmax"][name] == pair["max-min"][name] for name in alike)
+    assert (pair["max-min"]["iterations"], pair["max-min"]["shift"], pair["max-min"]["high"]) == (3, 0, None)
