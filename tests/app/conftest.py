@@ -6,7 +6,7 @@ import os
 import shutil
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +20,13 @@ from maxmincaps.app.store import Asked, Store
 from tests.conftest import TINY
 
 BROWSER = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
-QUIET = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--no-first-run"]
+QUIET = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--no-first-run",
+]
 DIGITS = tuple("0123456789")
 
 
@@ -69,18 +75,18 @@ def poll(tmp_path):
 
 
 class Visitor:
-    """A person without a browser: keeps its cookie and its connection."""
+    """A person without a browser: keeps its cookie."""
 
     def __init__(self, port: int, cookie: str = "") -> None:
-        self.connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
-        self.cookie = cookie
+        self.port, self.cookie = port, cookie
 
     def ask(self, method: str, path: str, body: bytes | str | None = None, **headers: str):
         """Give status and body, as JSON where it is JSON."""
         sent = {name.replace("_", "-"): value for name, value in headers.items()}
-        self.connection.request(method, path, body, {**({"cookie": self.cookie} if self.cookie else {}), **sent})
-        answer = self.connection.getresponse()
-        content = answer.read()
+        with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)) as connection:
+            connection.request(method, path, body, {**({"cookie": self.cookie} if self.cookie else {}), **sent})
+            answer = connection.getresponse()
+            content = answer.read()
         if answer.getheader("set-cookie"):
             self.cookie = answer.getheader("set-cookie").partition(";")[0]
         if answer.getheader("content-type") == "application/json":

@@ -72,7 +72,9 @@ def test_two_runs_side_by_side_are_each_as_alone(image):
     torch.testing.assert_close(right.poses, answers.look(other, image).poses)
 
 
-@pytest.mark.parametrize("settings", [{}, {"padding": "same"}, {"conv_kernel": 5, "conv_stride": 2, "primary_kernel": 3}])
+@pytest.mark.parametrize(
+    "settings", [{}, {"padding": "same"}, {"conv_kernel": 5, "conv_stride": 2, "primary_kernel": 3}]
+)
 def test_a_child_sees_its_receptive_field_and_nothing_else(settings):
     one = model(relu=False, **settings)
     types, rows, columns = one.network.grid

@@ -1,6 +1,7 @@
 """The explorer's page: draw a digit and watch it being routed, by two networks or two normalizations side by side."""
 
 import os
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,8 @@ os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 
 import gradio as gr
 from fastapi import FastAPI
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse
 
 from maxmincaps.app import answers, panels, pictures
 from maxmincaps.app.answers import AS_TRAINED, Look, Model, Picture
@@ -49,6 +52,9 @@ def explorer_page(folders: Sequence[Path]) -> FastAPI:
     """Make the app that shows trained runs."""
     page = _Explorer(answers.models_of(folders), Samples.of(folders[0]))
     app = FastAPI(openapi_url=None)
+    for path in ("/gradio_api/upload", "/gradio_api/file={path:path}"):
+        # Pictures come inside questions and leave inside pages: no file is taken or given.
+        app.add_route(path, _no_files, methods=["GET", "HEAD", "POST"])
     return gr.mount_gradio_app(
         app,
         page.blocks(),
@@ -63,6 +69,10 @@ def explorer_page(folders: Sequence[Path]) -> FastAPI:
         theme=_theme(),
         css=asset("palette.css") + asset("explorer.css"),
     )
+
+
+def _no_files(_: Request) -> PlainTextResponse:
+    return PlainTextResponse("This page takes and gives no files.", 404)
 
 
 def _theme() -> gr.themes.Base:
@@ -99,6 +109,7 @@ class _Explorer:
         self.samples = samples
         self.iterations = max(model.shown_iterations for model in models)
         self.numbers = max(model.recipe.class_pose for model in models)
+        self.turn = threading.Lock()  # torch uses all cores for one image: many visitors take turns
 
     def blocks(self) -> gr.Blocks:
         """Lay the page out."""
@@ -124,7 +135,6 @@ class _Explorer:
             self._heading("The winning capsule", "Its numbers say how the digit is written. Move them.")
             self._capsule_controls()
             self._events(page)
-        page.queue(default_concurrency_limit=2, max_size=200)
         return page
 
     def _heading(self, title: str, words: str) -> None:
@@ -221,7 +231,13 @@ class _Explorer:
             *(*self.children, *self.pose, self.capsule, self.sheet),
         ]
         networks = [*self.left, *self.right, self.iteration, self.whose]
-        quick: dict[str, Any] = {"show_progress": "hidden", "trigger_mode": "always_last", "api_visibility": "private"}
+        # Without Gradio's queue an answer is one request, not a request and a stream, and nothing is kept of it.
+        quick: dict[str, Any] = {
+            "show_progress": "hidden",
+            "trigger_mode": "always_last",
+            "api_visibility": "private",
+            "queue": False,
+        }
 
         self.pad.submit(self.draw, networks, everything, **quick)
         self.file.submit(self.upload, networks, everything, **quick)
@@ -295,7 +311,8 @@ class _Explorer:
     def _routed(self, image: Picture, note: str, networks: Sequence[Any]) -> list[Any]:
         left_run, left_name, right_run, right_name, iteration, whose = networks
         left, right = (self.models[left_run], left_name), (self.models[right_run], right_name)
-        view = View(image, note, answers.side_by_side(image, left, right, self.iterations))
+        with self.turn:
+            view = View(image, note, answers.side_by_side(image, left, right, self.iterations))
         step = _whole(iteration, 1, self.iterations) - 1
         first = view.looks[0]
         parent = first.winner(step)

@@ -35,10 +35,7 @@ class Door:
     def open(cls, host: str = "127.0.0.1", port: int = 0) -> "Door":
         """Take the address at once, so that one in use is an error before anything else is done; 0 is any port."""
         try:
-            family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-            listening = socket.socket(family, kind, protocol)
-            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listening.bind(address)
+            listening = _listening(host, port)
         except (OSError, OverflowError, UnicodeError) as error:
             reason = getattr(error, "strerror", None) or error
             raise InputError(
@@ -64,6 +61,21 @@ class Door:
     def serve(self, app: ASGIApp, *, policy: str, most_bytes: int) -> None:
         """Serve until Ctrl-C."""
         self.server(app, policy=policy, most_bytes=most_bytes).run(sockets=list(self.sockets))
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    if not 0 <= port < 1 << 16:
+        raise OverflowError("a port is 0 to 65535")
+    family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    listening = socket.socket(family, kind, protocol)
+    try:
+        # A server that was killed may be started again at once.
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(address)
+    except BaseException:
+        listening.close()
+        raise
+    return listening
 
 
 def is_loopback(host: str) -> bool:

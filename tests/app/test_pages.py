@@ -1,0 +1,217 @@
+"""The pages in a real browser: what a person does, and what they see."""
+
+import re
+
+import pytest
+
+from maxmincaps import InputError
+from maxmincaps.analysis import poll as polls
+from maxmincaps.app.runs import trained_runs
+from tests.app.conftest import serving
+
+LOCAL = re.compile(r"^(http://127\.0\.0\.1:|data:|blob:)")
+PATHS = re.compile(r"(/home/|/usr/|site-packages|[A-Z]:\\)")
+
+
+@pytest.fixture(scope="session")
+def explorer(runs):
+    """The explorer of two tiny runs."""
+    from maxmincaps.app.explorer import MOST_BYTES, POLICY, explorer_page
+
+    with serving(explorer_page(runs), policy=POLICY, most_bytes=MOST_BYTES) as door:
+        yield door
+
+
+@pytest.fixture
+def page(browser):
+    """A page that remembers what it asked for and what went wrong on it."""
+    context = browser.new_context(viewport={"width": 1200, "height": 900}, reduced_motion="reduce")
+    opened = context.new_page()
+    opened.set_default_timeout(60_000)
+    opened.asked, opened.failures, opened.answers = [], [], []
+    opened.on("request", lambda request: opened.asked.append(request.url))
+    opened.on("pageerror", lambda error: opened.failures.append(str(error)))
+    opened.on("response", lambda answer: opened.answers.append(answer))
+    yield opened
+    context.close()
+
+
+def troubles(page):
+    """Give what went wrong on a page: errors, failures of the server, and paths of the machine in what it said."""
+    found = [*page.failures, *(f"{answer.status} {answer.url}" for answer in page.answers if answer.status >= 500)]
+    for answer in page.answers:
+        if answer.request.resource_type in ("document", "fetch", "xhr") and answer.ok:
+            found += PATHS.findall(answer.text())
+    return found
+
+
+def opened(page, door):
+    page.goto(door.address)
+    page.wait_for_selector("#answer-left svg")
+    page.wait_for_selector("#capsule img >> nth=1")
+    return page
+
+
+def changed(page, selector, before):
+    """Wait until a part of the page is another one."""
+    page.wait_for_function(
+        "([part, before]) => document.querySelector(part).innerHTML !== before", arg=[selector, before]
+    )
+    return page.inner_html(selector)
+
+
+def slide(page, name, key="ArrowRight"):
+    page.locator(f"#{name} input[type=range]").press(key)
+
+
+def test_a_stroke_brings_a_prediction(explorer, page):
+    opened(page, explorer)
+    before = page.inner_html("#answer-left")
+    pad = page.locator("#pad canvas").bounding_box()
+    page.mouse.move(pad["x"] + 140, pad["y"] + 40)
+    page.mouse.down()
+    page.mouse.move(pad["x"] + 135, pad["y"] + 230, steps=6)
+    page.mouse.up()
+    after = changed(page, "#answer-left", before)
+    assert re.search(r"length 0\.\d\d", after)
+    assert "your drawing" in page.inner_text("#note")
+    assert troubles(page) == []
+
+
+def test_the_iteration_slider_moves_the_histograms(explorer, page):
+    opened(page, explorer)
+    before = page.inner_html("#routing-left")
+    slide(page, "iteration", "ArrowLeft")
+    second = changed(page, "#routing-left", before)
+    assert "iteration 2" in second
+    slide(page, "iteration", "ArrowLeft")
+    first = changed(page, "#routing-left", second)
+    assert "iteration 1" in first
+    assert re.search(r"most near -?0\.0", first)  # all logits start at zero
+
+
+def test_a_capsule_slider_draws_another_reconstruction(explorer, page):
+    opened(page, explorer)
+    images = "() => [...document.querySelectorAll('#capsule img')].map(image => image.src)"
+    routed, same = page.evaluate(images)
+    assert routed == same
+    page.locator("#number-1 input[type=number]").fill("0.9")
+    page.locator("#number-1 input[type=number]").press("Enter")
+    page.wait_for_function("() => { const [a, b] = document.querySelectorAll('#capsule img'); return a.src !== b.src }")
+    assert page.evaluate(images)[0] == routed
+    page.click("#reset")
+    page.wait_for_function("() => { const [a, b] = document.querySelectorAll('#capsule img'); return a.src === b.src }")
+
+
+def test_another_normalization_on_the_same_votes_and_another_child_and_class(explorer, page):
+    opened(page, explorer)
+    before = page.inner_html("#routing-right")
+    page.click("#right-normalization input")
+    page.get_by_role("option", name="winner-take-all").click()
+    changed(page, "#routing-right", before)
+    assert "winner-take-all" in page.inner_text("#answer-right")
+    child = page.inner_html("#child-left")
+    slide(page, "row", "ArrowRight")
+    changed(page, "#child-left", child)
+    voters = page.inner_html("#voters-left")
+    page.click("#class input")
+    page.get_by_role("option", name="3", exact=True).click()
+    assert "strongest couplings to 3" in changed(page, "#voters-left", voters)
+
+
+def test_a_bad_upload_is_a_sentence_and_a_good_one_a_prediction(explorer, page, tmp_path):
+    from PIL import Image
+
+    opened(page, explorer)
+    page.get_by_role("tab", name="Upload").click()
+    for name, content, words in (
+        ("empty.png", b"", "empty"),
+        ("text.png", b"no picture at all", "cannot be shown"),
+        ("huge.png", b"0" * (9 << 20), "at most 8 MB"),
+    ):
+        page.set_input_files("#file input[type=file]", {"name": name, "mimeType": "image/png", "buffer": content})
+        page.wait_for_function(
+            "words => document.querySelector('#note').innerText.includes(words) "
+            "|| document.querySelector('#file').innerText.includes(words)",
+            arg=words,
+        )
+    Image.new("L", (60, 60), 200).save(tmp_path / "grey.png")
+    page.set_input_files("#file input[type=file]", tmp_path / "grey.png")
+    page.wait_for_function("() => document.querySelector('#note').innerText.includes('your picture at 28×28')")
+    assert troubles(page) == []
+
+
+def test_the_explorer_asks_nobody_else_and_fits_a_phone(explorer, browser, page):
+    opened(page, explorer)
+    assert [url for url in page.asked if not LOCAL.match(url)] == []
+    for image in page.locator("#answer-left img, #capsule img").all():
+        assert image.get_attribute("alt")
+    for drawing in page.locator("svg.drawing, svg.map").all():
+        assert drawing.get_attribute("aria-label")
+    page.set_viewport_size({"width": 390, "height": 844})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert page.locator("#answer-left").bounding_box()["width"] > 300
+
+
+def test_files_cannot_be_laid_on_the_explorer_s_disk(explorer, page):
+    page.goto(explorer.address)
+    status = page.evaluate(
+        "async () => { const form = new FormData(); form.append('files', new Blob(['x']), 'x.png');"
+        "return (await fetch('gradio_api/upload', {method: 'POST', body: form})).status }"
+    )
+    assert status == 404
+
+
+def test_a_poll_is_answered_with_keys_reloaded_in_the_middle_and_counted(poll, page, tmp_path):
+    _, door = poll
+    page.goto(door.address)
+    page.wait_for_selector("#asking:not([hidden])")
+    for key in "73":
+        before = page.inner_text("#progress-words")
+        page.keyboard.press(key)
+        page.wait_for_function("before => document.querySelector('#progress-words').innerText !== before", arg=before)
+    shown = page.get_attribute("#image", "src")
+    page.reload()
+    page.wait_for_selector("#asking:not([hidden])")
+    assert page.inner_text("#progress-words") == "Image 3 of 5 · 2 answered"
+    assert page.get_attribute("#image", "src") == shown
+    page.keyboard.press("ArrowLeft")  # go back, and change one's mind
+    assert page.locator("#choices button[aria-pressed=true]").inner_text() == "3"
+    page.keyboard.press("4")
+    page.wait_for_function("() => document.querySelector('#progress-words').innerText.startsWith('Image 3')")
+    for number in range(3):
+        page.get_by_role("button", name="9", exact=True).click()
+        page.wait_for_function(
+            f"() => !document.querySelector('#progress-words').innerText.includes('{number + 2} answered')"
+        )
+    page.wait_for_selector("#thanks:not([hidden])")
+    found = polls.read(tmp_path / "poll.sqlite")
+    assert (found.people, found.finished, found.answers) == (1, 1, 5)
+    totals = sum(question.counts for question in found.questions)
+    assert totals.tolist() == [0, 0, 0, 0, 1, 0, 0, 1, 0, 3]
+    assert [url for url in page.asked if not LOCAL.match(url)] == []
+    assert troubles(page) == []
+
+
+def test_two_tabs_are_one_person(poll, page, tmp_path):
+    _, door = poll
+    second = page.context.new_page()
+    for tab in (page, second):
+        tab.goto(door.address)
+        tab.wait_for_selector("#asking:not([hidden])")
+    for tab, key in ((page, "1"), (second, "2")):
+        tab.keyboard.press(key)
+        tab.wait_for_function("() => document.querySelector('#progress-words').innerText.startsWith('Image 2')")
+    found = polls.read(tmp_path / "poll.sqlite")
+    assert (found.people, found.answers) == (1, 1)
+    assert sum(question.counts for question in found.questions)[2] == 1
+
+
+def test_without_trained_runs_the_pages_say_what_to_run_and_take_the_quickstart_s(tmp_path, monkeypatch, runs):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match="maxmincaps quickstart"):
+        trained_runs([], needs="best.safetensors")
+    with pytest.raises(InputError, match="maxmincaps quickstart"):
+        trained_runs([tmp_path / "nothing"], needs="best.safetensors")
+    (tmp_path / "quickstart").symlink_to(runs[0].parent)
+    assert [run.name for run in trained_runs([], needs="best.safetensors")] == ["max-min", "softmax"]

@@ -1,0 +1,93 @@
+"""120 people, 17 images, 30 at once, and a server that is killed in the middle."""
+
+import http.client
+import os
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from maxmincaps.app.store import Store
+from tests.app.conftest import Visitor, asked
+
+PEOPLE, IMAGES, AT_ONCE = 120, 17, 30
+
+
+def free_port() -> int:
+    with closing(socket.create_server(("127.0.0.1", 0))) as taken:
+        return taken.getsockname()[1]
+
+
+class Served:
+    """The command itself, in a process of its own, on one port."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.port = path, free_port()
+        self.start()
+
+    def start(self) -> None:
+        command = ["-m", "maxmincaps", "poll", "open", "--out", str(self.path), "--port", str(self.port)]
+        self.process = subprocess.Popen([sys.executable, *command], stdout=subprocess.DEVNULL)
+
+    def kill(self) -> None:
+        os.kill(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+
+def persist(ask):
+    """Do what the page does: ask again until there is an answer."""
+    while True:
+        try:
+            return ask()
+        except (OSError, http.client.HTTPException):
+            time.sleep(0.05)
+
+
+def one_person(port: int, person: int, acknowledged: dict) -> None:
+    visitor = Visitor(port)
+    state = persist(visitor.state)
+    name = visitor.cookie.partition("=")[2].partition(".")[0]
+    for place, number in enumerate(state["order"]):
+        label = (person + place) % 10
+        if place % 5 == 4:  # some change their mind at once
+            persist(lambda number=number, label=label: visitor.answer(number, (label + 1) % 10))
+        status, _ = persist(lambda number=number, label=label: visitor.answer(number, label))
+        assert status == 200
+        acknowledged[name, number] = label
+
+
+def stored(path: Path) -> dict:
+    with closing(sqlite3.connect(path)) as connection:
+        rows = connection.execute("SELECT person, number, label FROM answer").fetchall()
+    assert len({row[:2] for row in rows}) == len(rows)
+    return {(person, number): label for person, number, label in rows}
+
+
+@pytest.mark.parametrize("kills", [0, 2])
+def test_120_people_30_at_once_lose_no_answer_and_none_counts_twice(tmp_path, kills):
+    path = tmp_path / "poll.sqlite"
+    Store.create(path, asked(IMAGES)).shut()
+    served, acknowledged = Served(path), {}
+    try:
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            people = [pool.submit(one_person, served.port, person, acknowledged) for person in range(PEOPLE)]
+            for kill in range(kills):
+                while len(acknowledged) < PEOPLE * IMAGES * (kill + 1) / (kills + 1):
+                    time.sleep(0.005)
+                before = dict(acknowledged)
+                served.kill()
+                assert before.items() <= stored(path).items()  # what was acknowledged is there, whoever is dead
+                served.start()
+            for person in people:
+                person.result()
+    finally:
+        served.kill()
+    assert len(acknowledged) == PEOPLE * IMAGES == 2040
+    assert stored(path) == acknowledged

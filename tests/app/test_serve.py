@@ -1,0 +1,91 @@
+"""The door of a page: who comes in, and how much they may bring."""
+
+import http.client
+import socket
+from contextlib import closing
+
+import pytest
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import PlainTextResponse
+
+from maxmincaps import InputError
+from maxmincaps.app.serve import Door, is_loopback
+from tests.app.conftest import Visitor, serving
+
+
+async def counting(scope, receive, send):
+    """An app that says how much it was sent."""
+    if scope["type"] != "http":
+        return
+    try:
+        length = len(await Request(scope, receive).body())
+    except ClientDisconnect:
+        return
+    await PlainTextResponse(f"{length} bytes")(scope, receive, send)
+
+
+@pytest.fixture
+def door():
+    with serving(counting) as opened:
+        yield opened
+
+
+def test_a_page_is_for_this_machine_alone_unless_told_otherwise(door):
+    assert door.token is None
+    assert door.sockets[0].getsockname()[0] == "127.0.0.1"
+    assert Visitor(door.port).ask("GET", "/") == (200, b"0 bytes")
+    assert [is_loopback(host) for host in ("localhost", "127.0.0.1", "::1", "0.0.0.0", "192.168.1.5", "")] == [
+        *[True] * 3,
+        *[False] * 3,
+    ]
+
+
+def test_a_name_of_another_site_that_leads_here_is_turned_away(door):
+    visitor = Visitor(door.port)
+    assert visitor.ask("GET", "/", host="evil.example:80")[0] == 421
+    assert visitor.ask("GET", "/", host=f"localhost:{door.port}")[0] == 200
+    assert visitor.ask("POST", "/", origin="http://evil.example")[0] == 403
+    assert visitor.ask("POST", "/", origin=f"http://127.0.0.1:{door.port}")[0] == 200
+
+
+def test_elsewhere_a_page_asks_for_the_token_that_its_address_has():
+    with serving(counting, host="0.0.0.0") as door:
+        assert door.address.endswith(f"/?token={door.token}")
+        assert len(door.token) >= 24
+        stranger, guest = Visitor(door.port), Visitor(door.port)
+        assert stranger.ask("GET", "/")[0] == 401
+        assert stranger.ask("GET", "/?token=")[0] == 401
+        assert stranger.ask("GET", f"/?token={door.token[:-1]}")[0] == 401
+        assert Visitor(door.port, "maxmincaps_token=guess").ask("GET", "/")[0] == 401
+        assert guest.ask("GET", f"/?token={door.token}")[0] == 303
+        assert guest.ask("GET", "/") == (200, b"0 bytes")
+        assert stranger.ask("POST", "/", b"x")[0] == 401
+
+
+def test_more_than_the_limit_is_refused_also_when_its_length_is_not_stated(door):
+    assert Visitor(door.port).ask("POST", "/", b"x" * 1024) == (200, b"1024 bytes")
+    assert Visitor(door.port).ask("POST", "/", b"x" * 1025)[0] == 413
+    with closing(http.client.HTTPConnection("127.0.0.1", door.port, timeout=30)) as connection:
+        connection.request("POST", "/", iter([b"x" * 600] * 4), encode_chunked=True)
+        with pytest.raises((ConnectionError, http.client.HTTPException)):
+            raise ConnectionError if connection.getresponse().status >= 400 else AssertionError
+    assert Visitor(door.port).ask("GET", "/")[0] == 200
+
+
+def test_the_browser_may_ask_nobody_else(door):
+    with closing(http.client.HTTPConnection("127.0.0.1", door.port, timeout=30)) as connection:
+        connection.request("GET", "/")
+        answer = connection.getresponse()
+        answer.read()
+    assert answer.getheader("content-security-policy").startswith("default-src 'none'")
+    assert answer.getheader("x-content-type-options") == "nosniff"
+    assert answer.getheader("server") is None
+
+
+def test_an_address_in_use_or_nowhere_is_one_line():
+    taken = socket.create_server(("127.0.0.1", 0))
+    with closing(taken), pytest.raises(InputError, match="cannot be listened on"):
+        Door.open("127.0.0.1", taken.getsockname()[1])
+    for host, port in (("no.such.host.invalid", 0), ("127.0.0.1", 70_000), ("203.0.113.7", 0)):
+        with pytest.raises(InputError, match="--host or --port"):
+            Door.open(host, port)
