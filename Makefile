@@ -13,6 +13,9 @@ test: .venv/dev.ready lint  ## lint, types, import layers and all tests
 lint: .venv/dev.ready
 	@$(BIN)/ruff check && $(BIN)/ruff format --check && $(BIN)/pyrefly check && $(BIN)/lint-imports
 
+docs: .venv/dev.ready  ## the documentation, into site/; a warning is an error
+	@$(BIN)/zensical build --clean --strict
+
 bench: .venv/dev.ready  ## our step beside a textbook's, each in its own process
 	@$(BIN)/maxmincaps bench
 
