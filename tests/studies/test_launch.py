@@ -38,10 +38,11 @@ class Listener(LaunchObserver):
         self.again.append(name)
 
 
-def until(condition):
-    while not (found := condition()):
+def until(condition, process):
+    """Wait for something that a process brings about."""
+    while not condition():
+        assert process.poll() is None, "it ended too early"
         time.sleep(0.02)
-    return found
 
 
 def begun(folder):
@@ -128,7 +129,7 @@ def test_a_killed_process_of_this_machine_is_replaced_and_no_bit_differs(serial,
 def test_a_killed_launcher_loses_nothing_and_does_nothing_twice(serial, tmp_path):
     folder, log = tmp_path / "runs", tmp_path / "log"
     launcher = start_launcher(folder, 1, log)
-    until(lambda: times_of_results(folder))
+    until(lambda: times_of_results(folder), launcher)
     launcher.kill()
     launcher.wait()
     kept = times_of_results(folder)
@@ -143,7 +144,7 @@ def test_two_launchers_on_one_folder_train_each_run_once(serial, tmp_path, monke
     module = sys.modules["maxmincaps.training.fit"]
     monkeypatch.setattr(module, "begin_record", module.begin_record)  # put back at the end
     other = start_launcher(folder, 0, log)
-    until(log.with_suffix(".ready").exists)
+    until(log.with_suffix(".ready").exists, other)
     log_trainings(log)
     outcomes = launch(grid(), folder)
     assert other.wait() == 0

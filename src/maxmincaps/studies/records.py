@@ -216,11 +216,17 @@ def _refuse_all_but_one_select(duckdb: Any, connection: Any, sql: str) -> None:
 
 def _fill(connection: Any, name: str, rows: list[Row]) -> None:
     columns = list(dict.fromkeys([*_COLUMNS.get(name, ()), *(column for row in rows for column in row)]))
-    types = [f'"{column}" {_sql_type([row.get(column) for row in rows])}' for column in columns]
-    connection.execute(f"CREATE TABLE {name} ({', '.join(types)})")
-    values = [[_sql_value(row.get(column)) for column in columns] for row in rows]
-    if values:
-        connection.executemany(f"INSERT INTO {name} VALUES ({', '.join('?' for _ in columns)})", values)
+    values = {column: [_sql_value(row.get(column)) for row in rows] for column in columns}
+    types = {column: _sql_type(found) for column, found in values.items()}
+    connection.execute(f"CREATE TABLE {name} ({', '.join(f'{_quoted(column)} {types[column]}' for column in columns)})")
+    if rows:
+        # Whole columns at once: row by row would take seconds.
+        lists = ", ".join(f"unnest(?::{types[column]}[])" for column in columns)
+        connection.execute(f"INSERT INTO {name} SELECT {lists}", list(values.values()))
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
 
 
 def _sql_type(values: list[Any]) -> str:

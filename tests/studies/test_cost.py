@@ -1,0 +1,40 @@
+"""What a grid costs: from this machine's own speed, measured once."""
+
+import math
+
+from maxmincaps.recipe import Recipe
+from maxmincaps.studies.cost import Speed, cost, measured_speed, seconds_of
+from tests.conftest import TINY
+
+
+def test_the_speed_of_a_network_is_measured_once_and_kept(tmp_path):
+    measured = []
+
+    def measure(recipe):
+        measured.append(recipe)
+        return Speed(100.0, 1000.0)
+
+    grid = [Recipe(**{**TINY, "seed": seed, "normalization": name}) for seed in (0, 1) for name in ("sum", "softmax")]
+    first = cost(grid, tmp_path, measure)
+    again = cost(grid, tmp_path, measure)
+    assert first == again
+    assert len(measured) == 1
+    assert math.isclose(first.hours * 3600, sum(first.seconds.values()))
+    cost([grid[0].but(iterations=5)], tmp_path, measure)
+    assert len(measured) == 2
+
+
+def test_a_broken_list_of_speeds_is_measured_again(tmp_path):
+    (tmp_path / ".speeds.json").write_text("{")
+    assert cost([Recipe(**TINY)], tmp_path, lambda _: Speed(1.0, 1.0)).seconds
+
+
+def test_the_cost_counts_training_each_epochs_look_and_the_final_figures():
+    recipe = Recipe(dataset="mnist", epochs=10, train_images=1_000, test_images=500)
+    assert seconds_of(recipe, Speed(100.0, 1000.0)) == 10 * 10 + 10 * 0.5 + 2 * 10 + 1
+
+
+def test_speeds_of_this_machine_are_positive_for_grey_and_colour_without_any_dataset(tmp_path, monkeypatch):
+    monkeypatch.setenv("MAXMINCAPS_CACHE", str(tmp_path / "empty"))
+    for dataset in ("mnist", "cifar10"):
+        assert min(measured_speed(Recipe(**{**TINY, "dataset": dataset}))) > 0

@@ -1,0 +1,121 @@
+"""Records as a table: every run a row, foreign folders skipped, questions answered and nothing else."""
+
+import json
+import shutil
+
+import pytest
+
+from maxmincaps.errors import InputError
+from maxmincaps.recipe import Recipe
+from maxmincaps.studies import STUDIES, records
+from maxmincaps.studies.study import MAX_MIN, SOFTMAX, Budget, Study
+from tests.conftest import TINY
+from tests.studies.conftest import grid
+
+STUDY = Study(
+    "s", "", "", "", datasets=("mnist-5k",), lines=(SOFTMAX, MAX_MIN), settings={**TINY, "epochs": 8},
+    scales={
+        "large": (Budget(9, seeds=2, changes=TINY | {"epochs": 9}),),
+        "little": (Budget(8, seeds=2, changes=TINY | {"epochs": 8}),),
+    },
+)  # fmt: skip
+
+
+def test_every_run_is_a_row_with_its_settings_and_its_result(serial):
+    rows = records.table(serial)
+    assert {row["fingerprint"] for row in rows} == {recipe.fingerprint() for recipe in grid()}
+    for row in rows:
+        assert (row["status"], row["epochs_done"], row["trained_on"], row["tested_on"]) == ("complete", 8, 120, 1000)
+        assert row["best_test_accuracy"] >= 0
+
+
+def test_what_is_half_written_or_foreign_is_skipped_with_a_note(serial, tmp_path):
+    shutil.copytree(serial, tmp_path / "runs")
+    for name, text in (("half", '{"epochs": '), ("foreign", '{"flavour": "vanilla"}'), ("list", "[]")):
+        (tmp_path / "runs" / name).mkdir()
+        (tmp_path / "runs" / name / "recipe.json").write_text(text)
+    broken = next((tmp_path / "runs").glob("*/result.json"))
+    broken.write_text("{")
+    reading = records.read(tmp_path / "runs")
+    assert len(reading.rows) == len(grid()) - 1
+    assert len(reading.notes) == 4
+    assert all("\n" not in note for note in reading.notes)
+
+
+def test_a_question_is_answered_from_all_tables(serial):
+    answer = records.query(
+        serial,
+        "SELECT normalization, count(*), max(epoch) FROM runs JOIN history USING (fingerprint) GROUP BY 1 ORDER BY 1",
+    )
+    assert answer.rows == [("max-min", 16, 8), ("softmax", 16, 8)]
+    assert records.query(serial, "SELECT value FROM paper WHERE study = 'bounds'").rows == []
+    assert records.query(serial, "SELECT max(value) FROM paper WHERE study = 'datasets'").rows == [(99.55,)]
+
+
+def test_a_question_about_no_runs_has_no_rows(tmp_path):
+    assert records.query(tmp_path, "SELECT run, best_test_accuracy FROM runs WHERE seed = 0").rows == []
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT * FROM read_csv('{file}')",
+        "SELECT * FROM '{file}'",
+        "SELECT * FROM read_text('{file}')",
+        "COPY runs TO '{file}'",
+        "COPY (SELECT 1) TO '{file}'",
+        "ATTACH '{file}'",
+        "DROP TABLE runs",
+        "INSERT INTO runs SELECT * FROM runs",
+        "SET enable_external_access = true",
+        "SELECT 1; SELECT 2",
+        "INSTALL httpfs",
+        "SELECT nothing FROM nowhere",
+        "SELEKT",
+        "",
+    ],
+)
+def test_sql_can_neither_write_nor_read_files(sql, serial, tmp_path):
+    file = tmp_path / "secret.csv"
+    file.write_text("a,b\n1,2\n")
+    with pytest.raises(InputError, match="--sql: ") as error:
+        records.query(serial, sql.format(file=file))
+    assert "\n" not in str(error.value)
+    assert file.read_text() == "a,b\n1,2\n"
+
+
+def test_a_study_finds_its_runs_by_recipe(serial):
+    rows = records.study_rows(STUDY, "little", records.table(serial))
+    assert sorted((row["line"], row["seed"]) for row in rows) == [
+        ("Max-Min", 0), ("Max-Min", 1), ("Softmax", 0), ("Softmax", 1)
+    ]  # fmt: skip
+    assert all(row["normalization"] == row["line"].lower() for row in rows)
+
+
+def test_the_scale_that_is_shown_is_one_that_has_runs(serial):
+    rows = records.table(serial)
+    assert records.coverage(STUDY, rows) == {"large": (0, 4), "little": (4, 4)}
+    assert records.best_scale(STUDY, rows) == "little"
+    assert records.best_scale(STUDY, []) is None
+
+
+def test_half_of_a_larger_scale_is_shown_before_the_whole_of_a_smaller_one(serial):
+    rows = records.table(serial)
+    more = [{**row, "fingerprint": recipe.fingerprint()} for row, recipe in zip(rows, STUDY.grid("large"), strict=True)]
+    assert records.best_scale(STUDY, [*rows, *more[:2]]) == "large"
+    assert records.best_scale(STUDY, [*rows, *more[:1]]) == "little"
+
+
+def test_a_budget_is_told_with_all_that_makes_it_smaller_than_the_paper(serial):
+    row = records.table(serial)[0]
+    words = "8 epochs of 120 images, best epoch by 50 of 1,000 test images, smaller network"
+    assert records.budget_in_words(row) == words
+    paper = row | {name: getattr(Recipe(), name) for name in ("conv_channels", "types", "part_pose", "class_pose")}
+    paper |= {"decoder": [512, 1024], "judged_on": 1000, "regenerated": True}
+    assert records.budget_in_words(paper) == "8 epochs of 120 images, regenerated images"
+
+
+def test_the_plan_names_every_run_of_every_study(tmp_path):
+    plan = records.tables(tmp_path)["studies"]
+    assert {row["study"] for row in plan} == {study.name for study in STUDIES.values() if study.scale_names()}
+    assert json.dumps(plan)
