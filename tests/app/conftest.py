@@ -4,6 +4,9 @@ import http.client
 import json
 import os
 import shutil
+import socket
+import subprocess
+import sys
 import threading
 import time
 from contextlib import closing, contextmanager
@@ -72,6 +75,35 @@ def poll(tmp_path):
     with serving(poll_pages.poll_page(store)) as door:
         yield store, door
     store.shut()
+
+
+class Served:
+    """A command that serves a page, in a process of its own, always on the same port."""
+
+    def __init__(self, *command: str) -> None:
+        with closing(socket.create_server(("127.0.0.1", 0))) as taken:
+            self.port = taken.getsockname()[1]
+        self.command = [sys.executable, "-m", "maxmincaps", *command, "--port", str(self.port)]
+        self.address = f"http://127.0.0.1:{self.port}/"
+        self.start()
+
+    def start(self) -> None:
+        self.process = subprocess.Popen(
+            self.command, stdout=subprocess.DEVNULL, env={**os.environ, "OMP_NUM_THREADS": "1"}
+        )
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+def persist(ask):
+    """Ask again until there is an answer, as the page does."""
+    while True:
+        try:
+            return ask()
+        except (OSError, http.client.HTTPException):
+            time.sleep(0.05)
 
 
 class Visitor:

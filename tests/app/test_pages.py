@@ -7,7 +7,7 @@ import pytest
 from maxmincaps import InputError
 from maxmincaps.analysis import poll as polls
 from maxmincaps.app.runs import trained_runs
-from tests.app.conftest import serving
+from tests.app.conftest import Served, Visitor, persist
 
 LOCAL = re.compile(r"^(http://127\.0\.0\.1:|data:|blob:)")
 PATHS = re.compile(r"(/home/|/usr/|site-packages|[A-Z]:\\)")
@@ -16,10 +16,10 @@ PATHS = re.compile(r"(/home/|/usr/|site-packages|[A-Z]:\\)")
 @pytest.fixture(scope="session")
 def explorer(runs):
     """The explorer of two tiny runs."""
-    from maxmincaps.app.explorer import MOST_BYTES, POLICY, explorer_page
-
-    with serving(explorer_page(runs), policy=POLICY, most_bytes=MOST_BYTES) as door:
-        yield door
+    served = Served("app", *map(str, runs))
+    persist(lambda: Visitor(served.port).ask("GET", "/"))
+    yield served
+    served.kill()
 
 
 @pytest.fixture

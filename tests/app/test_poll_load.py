@@ -1,12 +1,6 @@
 """120 people, 17 images, 30 at once, and a server that is killed in the middle."""
 
-import http.client
-import os
-import signal
-import socket
 import sqlite3
-import subprocess
-import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -15,39 +9,9 @@ from pathlib import Path
 import pytest
 
 from maxmincaps.app.store import Store
-from tests.app.conftest import Visitor, asked
+from tests.app.conftest import Served, Visitor, asked, persist
 
 PEOPLE, IMAGES, AT_ONCE = 120, 17, 30
-
-
-def free_port() -> int:
-    with closing(socket.create_server(("127.0.0.1", 0))) as taken:
-        return taken.getsockname()[1]
-
-
-class Served:
-    """The command itself, in a process of its own, on one port."""
-
-    def __init__(self, path: Path) -> None:
-        self.path, self.port = path, free_port()
-        self.start()
-
-    def start(self) -> None:
-        command = ["-m", "maxmincaps", "poll", "open", "--out", str(self.path), "--port", str(self.port)]
-        self.process = subprocess.Popen([sys.executable, *command], stdout=subprocess.DEVNULL)
-
-    def kill(self) -> None:
-        os.kill(self.process.pid, signal.SIGKILL)
-        self.process.wait()
-
-
-def persist(ask):
-    """Do what the page does: ask again until there is an answer."""
-    while True:
-        try:
-            return ask()
-        except (OSError, http.client.HTTPException):
-            time.sleep(0.05)
 
 
 def one_person(port: int, person: int, acknowledged: dict) -> None:
@@ -74,7 +38,7 @@ def stored(path: Path) -> dict:
 def test_120_people_30_at_once_lose_no_answer_and_none_counts_twice(tmp_path, kills):
     path = tmp_path / "poll.sqlite"
     Store.create(path, asked(IMAGES)).shut()
-    served, acknowledged = Served(path), {}
+    served, acknowledged = Served("poll", "open", "--out", str(path)), {}
     try:
         with ThreadPoolExecutor(AT_ONCE) as pool:
             people = [pool.submit(one_person, served.port, person, acknowledged) for person in range(PEOPLE)]
