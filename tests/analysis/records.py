@@ -1,0 +1,32 @@
+"""Records made by hand, so that what an analysis finds in them is known."""
+
+import torch
+
+from maxmincaps.recipe import Recipe
+from maxmincaps.studies.records import row_of
+from maxmincaps.training.checkpoint import save_tensors
+from maxmincaps.training.record import Record
+
+
+def write_lengths(folder, lengths, labels):
+    folder.mkdir(parents=True, exist_ok=True)
+    lengths = torch.as_tensor(lengths).float()
+    tensors = {"lengths": lengths.half(), "predictions": lengths.argmax(1).to(torch.int16)}
+    save_tensors(folder / "lengths.safetensors", {**tensors, "labels": torch.as_tensor(labels).to(torch.int16)})
+    classes = [str(number) for number in range(lengths.shape[1])]
+    Record(folder).write("data.json", {"classes": classes, "train_images": 60_000, "test_images": len(labels)})
+
+
+def write_trace(folder, logits, couplings, label=0):
+    folder.mkdir(parents=True, exist_ok=True)
+    tensors = {"logits": logits, "couplings": couplings, "label": torch.tensor([label])}
+    save_tensors(folder / "trace.safetensors", tensors)
+
+
+def write_run(folder, recipe: Recipe, best: float, train: float = 1.0):
+    """Write what a run of a recipe leaves, with a test accuracy of our choice, and give its row."""
+    record = Record(folder / recipe.fingerprint())
+    record.folder.mkdir(parents=True, exist_ok=True)
+    record.write("recipe.json", recipe.to_json())
+    record.write("result.json", {"best_test_accuracy": best, "final_test_accuracy": best, "train_accuracy": train})
+    return row_of(record)

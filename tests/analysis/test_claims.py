@@ -1,0 +1,139 @@
+"""Claims are judged by the records: the paper's own numbers make them hold, the opposite makes them fail."""
+
+import pytest
+import torch
+
+from maxmincaps.analysis.claims import CLAIMS, evidence
+from maxmincaps.analysis.compare import Verdict
+from maxmincaps.studies import STUDIES
+from tests.analysis.records import write_lengths, write_run, write_trace
+
+
+def write_study(folder, name, scale, accuracy, train=lambda entry: 1.0, seeds=None):
+    """Write a record for every run of a study, with the accuracy in percent that `accuracy` gives it."""
+    return {
+        (entry.line.label, entry.line.value, entry.recipe.dataset, entry.recipe.seed): write_run(
+            folder, entry.recipe, accuracy(entry) / 100, train(entry)
+        )
+        for entry in STUDIES[name].entries(scale, seeds)
+    }
+
+
+def by_name(rows):
+    return {found.name: found for found in evidence(list(rows))}
+
+
+def as_the_paper(entry):
+    value = STUDIES["datasets"].reported("best_test_accuracy", entry.recipe.dataset, entry.line.label)
+    return value.value + 0.001 * entry.recipe.seed * (1 if entry.line.label == "Max-Min" else -1)
+
+
+def test_without_runs_no_claim_has_a_verdict():
+    found = evidence([])
+    assert [claim.name for claim in found] == list(CLAIMS)
+    assert {claim.verdict for claim in found} == {Verdict.TOO_FEW}
+    assert {claim.scale for claim in found} == {None}
+
+
+def test_the_papers_own_accuracies_make_table_1_hold(tmp_path):
+    found = by_name(write_study(tmp_path, "datasets", "full", as_the_paper).values())
+    for dataset in ("mnist", "rotated-mnist", "fashion-mnist", "background-mnist", "cifar10"):
+        claim = found[f"better-on-{dataset}"]
+        assert (claim.verdict, claim.n, claim.scale) == (Verdict.HOLDS, 5, "full")
+        assert "20 epochs" in claim.budget
+    assert found["errors-fall"].verdict is Verdict.HOLDS
+    assert "MNIST 37." in found["errors-fall"].ours
+    assert found["background-gains-most"].verdict is Verdict.HOLDS
+
+
+def test_the_opposite_accuracies_make_table_1_fail(tmp_path):
+    found = by_name(write_study(tmp_path, "datasets", "full", lambda entry: 100 - as_the_paper(entry)).values())
+    names = ("better-on-mnist", "better-on-cifar10", "errors-fall", "background-gains-most")
+    assert {found[name].verdict for name in names} == {Verdict.FAILS}
+
+
+def test_two_seeds_are_not_enough_and_a_third_that_was_asked_for_counts(tmp_path):
+    two = write_study(tmp_path, "datasets", "small", as_the_paper)
+    assert by_name(two.values())["better-on-rotated-mnist"].verdict is Verdict.TOO_FEW
+    three = write_study(tmp_path, "datasets", "small", as_the_paper, seeds=3)
+    claim = by_name(three.values())["better-on-rotated-mnist"]
+    assert (claim.verdict, claim.n, claim.scale) == (Verdict.HOLDS, 3, "small")
+
+
+def test_diverged_runs_are_counted_and_count_for_nothing(tmp_path):
+    rows = write_study(tmp_path, "datasets", "full", as_the_paper)
+    for key in [("Max-Min", None, "mnist", seed) for seed in range(3)]:
+        rows[key] |= {"status": "diverged", "best_test_accuracy": None}
+    claim = by_name(rows.values())["better-on-mnist"]
+    assert (claim.verdict, claim.n, claim.diverged) == (Verdict.TOO_FEW, 2, 3)
+
+
+@pytest.mark.parametrize(("sign", "expected"), [(1, Verdict.HOLDS), (-1, Verdict.FAILS)])
+def test_slopes_over_iterations_are_judged_by_their_sign(tmp_path, sign, expected):
+    def accuracy(entry):
+        rise = 0.1 if entry.line.label == "Max-Min" else -0.1
+        return 90 + sign * rise * entry.line.value + 0.01 * entry.recipe.seed * entry.line.value
+
+    def train(entry):
+        return 0.95 if (entry.line.label == "Max-Min") == (sign > 0) else 0.99
+
+    found = by_name(write_study(tmp_path, "iterations", "small", accuracy, train).values())
+    assert found["iterations-help-max-min"].verdict is expected
+    assert found["iterations-harm-softmax"].verdict is expected
+    assert found["smaller-gap"].verdict is expected
+
+
+@pytest.mark.parametrize(("cost", "expected"), [(0.3, Verdict.HOLDS), (0.5, Verdict.FAILS)])
+def test_winner_take_all_may_cost_three_tenths_of_a_point(tmp_path, cost, expected):
+    def accuracy(entry):
+        return 99 - cost * (entry.line.label == "WTA") + 0.001 * entry.recipe.seed * (entry.line.label == "WTA")
+
+    found = by_name(write_study(tmp_path, "normalizations", "small", accuracy).values())
+    assert found["winner-take-all-is-cheap"].verdict is expected
+
+
+def test_a_bound_matters_when_the_worst_value_is_half_a_point_below_the_best(tmp_path):
+    def accuracy(entry):
+        steep = 0.1 if entry.line.label == "upper bound q" else 1.0
+        return 99 + steep * (entry.line.value - 1) + 0.001 * entry.recipe.seed
+
+    rows = write_study(tmp_path, "bounds", "full", accuracy)
+    found = by_name(rows.values())
+    assert found["upper-bound-does-not-matter"].verdict is Verdict.HOLDS
+    assert found["start-does-not-matter"].verdict is Verdict.FAILS
+
+
+def test_the_vote_and_the_record_are_judged_by_the_lengths_in_the_records(tmp_path):
+    rows = write_study(tmp_path, "mnist-record", "full", lambda e: 99.8 if e.line.label == "Max-Min" else 99.5, seeds=9)
+    labels = torch.zeros(1000, dtype=torch.long)
+    for (label, _, _, seed), row in rows.items():
+        lengths = torch.eye(10)[labels].clone()
+        first = 10 * (seed % 3)
+        lengths[first : first + 3 + (label == "Softmax")] = torch.eye(10)[1]  # no two of a three err together
+        write_lengths(tmp_path / row["fingerprint"], lengths, labels)
+    found = by_name(rows.values())
+    assert found["record-beats-softmax"].verdict is Verdict.HOLDS
+    assert found["single-record"].verdict is Verdict.HOLDS
+    assert found["vote-record"].verdict is Verdict.HOLDS
+    assert found["vote-record"].ours == "0.00 % (0 images)"
+    assert (found["vote-beats-one"].verdict, found["vote-beats-one"].n) == (Verdict.HOLDS, 3)
+
+
+def test_what_is_inside_the_networks_is_judged_by_their_traces_and_lengths(tmp_path):
+    rows = write_study(tmp_path, "datasets", "full", as_the_paper)
+    labels = torch.arange(100) % 10
+    noise = torch.Generator().manual_seed(0)
+    for (label, *_), row in rows.items():
+        hard = label == "Max-Min"
+        logits = torch.zeros(3, 50, 10)
+        logits[1:, :20] = torch.randn(2, 20, 10, generator=noise)
+        couplings = torch.rand(3, 50, 10, generator=noise) if hard else torch.full((3, 50, 10), 0.1)
+        write_trace(tmp_path / row["fingerprint"], logits, couplings)
+        lengths = torch.eye(10)[labels] * (0.9 if hard else 0.8) + (0.05 if hard else 0.1)
+        write_lengths(tmp_path / row["fingerprint"], lengths + 1e-3 * torch.rand(100, 10, generator=noise), labels)
+    found = by_name(rows.values())
+    names = (
+        "softmax-stays-near-start", "max-min-spreads", "several-strong-parents", "most-logits-stay-at-zero",
+        "true-class-longer", "other-classes-shorter", "tuning-keeps-shape",
+    )  # fmt: skip
+    assert {name: found[name].verdict for name in names} == dict.fromkeys(names, Verdict.HOLDS)

@@ -1,0 +1,79 @@
+"""Figures 2 to 4 from a trace: nothing is lost in a histogram, and the children that are shown are worth showing."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from maxmincaps.analysis.traces import chosen_children, evolution, evolution_rows, rows, trace
+from maxmincaps.errors import InputError
+from tests.analysis.records import write_trace
+
+
+@pytest.fixture
+def run(tmp_path):
+    logits = torch.randn(3, 40, 10, generator=torch.Generator().manual_seed(0))
+    logits[0] = 0
+    logits[:, 30:] = 0  # dead children
+    write_trace(tmp_path, logits, torch.sigmoid(logits), label=4)
+    return tmp_path
+
+
+@settings(deadline=None, max_examples=30)
+@given(
+    scale=st.floats(1e-8, 1e6),
+    shift=st.floats(-1e3, 1e3),
+    bins=st.integers(1, 60),
+    seed=st.integers(0, 99),
+)
+def test_every_logit_and_coupling_is_counted_once(tmp_path_factory, scale, shift, bins, seed):
+    folder = tmp_path_factory.mktemp("run")
+    values = torch.randn(3, 20, 10, generator=torch.Generator().manual_seed(seed)) * scale + shift
+    write_trace(folder, values, values.abs(), label=3)
+    for panel in evolution(folder, bins=bins):
+        assert panel.counts.sum() == (20 if panel.column == "true class" else 200)
+        assert len(panel.counts) == bins == len(panel.edges) - 1
+
+
+def test_the_panels_of_a_quantity_share_their_edges(run):
+    panels = evolution(run, bins=20)
+    assert len(panels) == 3 * 2 * 2
+    for quantity in ("logits", "couplings"):
+        first, *others = [panel.edges for panel in panels if panel.quantity == quantity]
+        assert all(edges.equal(first) for edges in others)
+
+
+def test_the_initial_logits_are_all_in_the_bin_of_zero(run):
+    start = [row for row in evolution_rows(run, bins=20) if (row["iteration"], row["quantity"]) == (0, "logits")]
+    assert {row["count"] for row in start if row["count"]} == {40, 400}
+    assert all(row["from"] <= 0 <= row["to"] for row in start if row["count"])
+
+
+def test_the_children_shown_are_alive_and_have_distinct_winners(run):
+    found = trace(run)
+    chosen = chosen_children(found)
+    assert len(chosen) == 3
+    assert found.alive[chosen].all()
+    assert len({int(found.logits[-1, child].argmax()) for child in chosen}) == 3
+
+
+def test_where_all_children_have_one_winner_three_are_shown_all_the_same(tmp_path):
+    logits = torch.zeros(3, 5, 10)
+    logits[1:, :, 2] = torch.arange(5.0) + 1
+    write_trace(tmp_path, logits, logits.clone())
+    assert chosen_children(trace(tmp_path)) == [4, 3, 2]
+
+
+def test_a_row_is_a_childs_logits_and_couplings_at_the_last_iteration(run):
+    found = trace(run)
+    table = rows(run, [7])
+    assert [row["parent"] for row in table] == list(range(10))
+    assert [row["logit"] for row in table] == found.logits[-1, 7].tolist()
+    assert [row["coupling"] for row in table] == found.couplings[-1, 7].tolist()
+
+
+def test_a_child_that_is_not_there_is_refused(run):
+    with pytest.raises(InputError, match="child: expected 0 to 39, found 40"):
+        rows(run, [40])
+    with pytest.raises(InputError, match=r"trace\.safetensors: there is no such file"):
+        rows(run / "nowhere")
