@@ -48,9 +48,7 @@ def _misclassified(
     told = {measure.measure: int(measure.value) for measure in runs.study.paper}
     plates = []
     if voted:
-        words = (
-            f"The {len(voted.wrong)} images that the vote of three networks gets wrong (the paper's vote: {{}}). {GRID}"
-        )
+        words = f"The {len(voted.wrong):,} images that the vote of three networks gets wrong (the paper's vote: {{}}). {GRID}"
         figure = mistakes.misclassified(voted, images)
         caption = words.format(told["vote_misclassified"])
         plates.append(material.plate("figure-9", "Figure 9", caption, figure, command, voters))
@@ -60,7 +58,7 @@ def _misclassified(
         )
     for letter, row, model in zip("abc", voters, models, strict=False):
         caption = (
-            f"The {len(model.wrong)} images that model {letter.upper()} (seed {row['seed']}) gets wrong "
+            f"The {len(model.wrong):,} images that model {letter.upper()} (seed {row['seed']}) gets wrong "
             f"(the paper's: {told[f'model_{letter}_misclassified']}). {GRID}"
         )
         name, title = f"figure-a{'abc'.index(letter) + 1}", f"Figure A.{'abc'.index(letter) + 1}"
@@ -80,7 +78,7 @@ def _stand_in(material: Material) -> list[Plate]:
         name, row = list(pair.items())[-1]
         model, title = responses(row["folder"]), f"{title_of(dataset)}, one {name} network"
         caption = (
-            f"The {len(model.wrong)} of {len(model.labels):,} test images of {title_of(dataset)} that it gets wrong. "
+            f"The {len(model.wrong):,} of {len(model.labels):,} test images of {title_of(dataset)} that it gets wrong. "
         )
         command = f"maxmincaps look misclassified {row['run']}"
         grid, counts = mistakes.misclassified(model, test_images(row)), mistakes.confusion(model, name)
