@@ -5,9 +5,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from maxmincaps.capsules import routing
 from maxmincaps.capsules.layers import RoutedCapsules
 from maxmincaps.capsules.normalizations import NORMALIZATIONS
-from maxmincaps.capsules.routing import HeldVotes, LazyVotes, route, routing_steps, squash
+from maxmincaps.capsules.routing import route, routing_steps, squash
 from maxmincaps.errors import InputError
 from tests.reference.routing import final_couplings, ones_procedure, softmax_procedure
 from tests.reference.routing import squash as literal_squash
@@ -103,7 +104,7 @@ def test_by_default_gradients_flow_through_the_last_weighted_sum_only(name, u, r
 @names
 @given(u=votes(), r=st.integers(1, 4), part=st.integers(1, 3))
 @settings(deadline=None, max_examples=25)
-def test_votes_that_are_never_formed_route_as_those_that_are(name, u, r, part):
+def test_the_layer_routes_piece_by_piece_as_the_loop_does_at_once(name, u, r, part):
     """The fast path against the literal one: every step, and the gradients of parts and weights."""
     batch, children, parents, pose = u.shape
     generator = torch.Generator().manual_seed(r)
@@ -111,18 +112,21 @@ def test_votes_that_are_never_formed_route_as_those_that_are(name, u, r, part):
     weights = torch.randn(children, parents, pose, part, generator=generator, dtype=u.dtype)
     weights = weights.abs() if name == "sum" else weights
     parts.requires_grad_()
-    weights.requires_grad_()
-    formed = torch.einsum("ijdk,bik->bijd", weights, parts)
-    lazy_steps = list(routing_steps(LazyVotes(parts, weights), name, r))
-    held_steps = list(routing_steps(HeldVotes(formed), name, r))
-    for lazy, held in zip(lazy_steps, held_steps, strict=True):
+    layer = RoutedCapsules(children, parents, part, pose, normalization=name, iterations=r)
+    layer.weights = torch.nn.Parameter(weights)
+    formed = torch.einsum("ijdk,bik->bijd", layer.weights, parts)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(routing, "CACHE_BYTES", 1)  # one image at a time
+        fast_steps = list(layer.steps(parts))
+    literal_steps = list(routing_steps(formed, name, r))
+    for fast, literal in zip(fast_steps, literal_steps, strict=True):
         for field in ("logits", "couplings", "poses"):
-            torch.testing.assert_close(getattr(lazy, field), getattr(held, field), rtol=1e-7, atol=1e-9)
-    wanted = (parts, weights)
-    for ours, literal in zip(
-        gradient_of(lazy_steps[-1].poses, wanted), gradient_of(held_steps[-1].poses, wanted), strict=True
+            torch.testing.assert_close(getattr(fast, field), getattr(literal, field), rtol=1e-7, atol=1e-9)
+    wanted = (parts, layer.weights)
+    for fast, literal in zip(
+        gradient_of(fast_steps[-1].poses, wanted), gradient_of(literal_steps[-1].poses, wanted), strict=True
     ):
-        torch.testing.assert_close(ours, literal, rtol=1e-7, atol=1e-9)
+        torch.testing.assert_close(fast, literal, rtol=1e-7, atol=1e-9)
 
 
 @names

@@ -1,6 +1,8 @@
 """The two capsule layers, each usable in any `nn.Module`."""
 
+from collections import deque
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -10,12 +12,13 @@ from torch import nn
 from maxmincaps.capsules.normalizations import Normalization, normalization_of
 from maxmincaps.capsules.routing import (
     HeldVotes,
-    LazyVotes,
+    LastSum,
     RoutingStep,
-    TracedVotes,
+    UnformedVotes,
     VoteProducts,
     routing_steps,
     squash,
+    votes_in_pieces,
 )
 from maxmincaps.capsules.shapes import Images, Parts, Poses
 from maxmincaps.capsules.spectral import StridedConvolution
@@ -107,29 +110,47 @@ class RoutedCapsules(nn.Module):
         return 1 / (self.normalization.start_for(parents) * (children * part) ** 0.5)
 
     def votes(self, parts: Parts) -> VoteProducts:
-        """Give the children's votes, in the form that suits what will be asked of them."""
-        if self.full_backpropagation:
-            return HeldVotes(
-                einsum(self.weights, parts, "child parent pose part, batch child part -> batch child parent pose")
-            )
-        return (TracedVotes if torch.compiler.is_compiling() else LazyVotes)(parts, self.weights)
+        """Give the votes of all children, for `routing_steps`, with gradients through all that is asked of them."""
+        if self.iterations == 1 or torch.compiler.is_compiling():
+            return UnformedVotes(parts.to(self.weights.dtype), self.weights)
+        return HeldVotes(
+            einsum(self.weights, parts, "child parent pose part, batch child part -> batch child parent pose")
+        )
+
+    def forward(self, parts: Parts, watch: Watcher | None = None) -> Poses:
+        """Give the parents' poses, (batch, parent, pose)."""
+        for step in self._steps(parts, only_last=watch is None):
+            if watch:
+                watch(step)
+        return step.poses
 
     def steps(self, parts: Parts) -> Iterator[RoutingStep]:
-        """Yield every iteration of routing."""
+        """Yield every iteration of routing; the last one has the gradients."""
+        return self._steps(parts, only_last=False)
+
+    def _steps(self, parts: Parts, only_last: bool) -> Iterator[RoutingStep]:
+        if self.full_backpropagation or self.iterations == 1 or torch.compiler.is_compiling():
+            yield from self._routing(self.votes(parts))
+            return
+        kept, sums = [], []
+        # These products wait for memory, not for arithmetic: under autocast they keep the weights' precision.
+        with torch.no_grad(), torch.autocast(parts.device.type, enabled=False):
+            for votes in votes_in_pieces(parts, self.weights):
+                kept.append(deque(self._routing(votes), maxlen=1 if only_last else None))
+                sums.append(votes.weighted_sum(kept[-1][-1].couplings))
+            *before, last = (RoutingStep.joined(pieces) for pieces in zip(*kept, strict=True))
+        yield from before
+        total = LastSum.apply(torch.cat(sums), last.couplings, parts, self.weights)
+        yield replace(last, poses=squash(total if self.bias is None else total + self.bias))
+
+    def _routing(self, votes: VoteProducts) -> Iterator[RoutingStep]:
         return routing_steps(
-            self.votes(parts),
+            votes,
             self.normalization,
             self.iterations,
             bias=self.bias,
             full_backpropagation=self.full_backpropagation,
         )
-
-    def forward(self, parts: Parts, watch: Watcher | None = None) -> Poses:
-        """Give the parents' poses, (batch, parent, pose)."""
-        for step in self.steps(parts):
-            if watch:
-                watch(step)
-        return step.poses
 
     def extra_repr(self) -> str:
         """Say what is routed, and how."""

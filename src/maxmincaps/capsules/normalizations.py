@@ -24,7 +24,8 @@ def softmax(logits: Logits) -> Couplings:
 def max_min(logits: Logits, low: float = 0.0, high: float = 1.0) -> Couplings:
     """Stretch each child's logits onto [low, high] (equation 2); equal logits give `low`."""
     above = _above_smallest(logits)
-    return low + above / _or_one(above.amax(dim=-1, keepdim=True)) * (high - low)
+    couplings = above / (_or_one(above.amax(dim=-1, keepdim=True)) / (high - low))
+    return couplings + low if low else couplings
 
 
 def winner_take_all(logits: Logits) -> Couplings:

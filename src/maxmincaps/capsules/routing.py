@@ -7,18 +7,16 @@ There is one loop, `routing_steps`, for every normalization, and anyone may watc
     b = b + û_ij · v_j
     c = normalize(b), and so on
 
-The loop needs the votes û only through two products, their weighted sum and their agreement with poses. So they come
-in three forms: `HeldVotes` has them in memory, as the equations say; `LazyVotes` has the parts u and the weights W and
-never forms û = W u, which at batch 128 would be 94 MB that are read and written again and again; `TracedVotes` is the
-same for compilers and exporters, which understand plain operators only.
+The loop needs the votes û = W u only through two products, their weighted sum and their agreement with poses
+(`VoteProducts`). And since gradients flow through the last weighted sum alone, everything before it can run without
+autograd, a few images at a time, on votes that never leave the processor's cache (`votes_in_pieces`, `LastSum`).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
-from einops import einsum
 from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
@@ -49,6 +47,15 @@ class RoutingStep:
     couplings: Float[Tensor, "batch child parent"]
     poses: Poses
 
+    @classmethod
+    def joined(cls, pieces: Sequence["RoutingStep"]) -> "RoutingStep":
+        """Put the same step of several batches together. Children stay innermost in memory."""
+        return cls(
+            torch.cat([piece.logits.mT for piece in pieces]).mT,
+            torch.cat([piece.couplings.mT for piece in pieces]).mT,
+            torch.cat([piece.poses for piece in pieces]),
+        )
+
 
 class VoteProducts(Protocol):
     """All that routing wants to know of the votes."""
@@ -69,94 +76,95 @@ class VoteProducts(Protocol):
 
 
 class HeldVotes:
-    """Votes in memory: the equations as they stand, and autograd through whatever is asked of them."""
+    """Votes in memory: the equations as they stand, and autograd through whatever is asked of them.
+
+    Both are matrix products of votes seen as (batch, parent, pose, child). They are fastest where the votes lie so in
+    memory, children innermost.
+    """
 
     def __init__(self, votes: Votes) -> None:
-        self.votes = votes
+        # "batch child parent pose -> batch parent pose child"
+        self.votes = votes.permute(0, 2, 3, 1)
         self.parents = votes.shape[2]
 
     def zero_logits(self) -> Float[Tensor, "batch child parent"]:
         """Give logits of zero, of the right shape and kind."""
-        return self.votes.new_zeros(self.votes.shape[:3])
+        batch, parents, _, children = self.votes.shape
+        return self.votes.new_zeros(batch, parents, children).mT
 
     def weighted_sum(self, couplings: Couplings) -> Poses:
         """Σ_i c_ij û_ij."""
-        return einsum(couplings, self.votes, "batch child parent, batch child parent pose -> batch parent pose")
+        # "batch child parent, batch parent pose child -> batch parent pose"
+        return (couplings.mT.unsqueeze(-2) @ self.votes.mT).squeeze(-2)
 
     def agreement(self, poses: Poses) -> Logits:
         """û_ij · v_j."""
-        return einsum(self.votes, poses, "batch child parent pose, batch parent pose -> batch child parent")
+        # "batch parent pose, batch parent pose child -> batch child parent"
+        return (poses.unsqueeze(-2) @ self.votes).squeeze(-2).mT
 
 
-class LazyVotes:
-    """Votes that are never formed: Σ_i c_ij W_ij u_i = Σ_i W_ij (c_ij u_i), and W_ij u_i · v_j = u_i · W_ijᵀ v_j.
+CACHE_BYTES = 6 * 2**20
+"""Votes of so many images are formed at once as fit in a processor's cache."""
 
-    Parent by parent, both are one matrix product over all numbers of all children. Children lie innermost in memory,
-    so that scaling by a coupling and summing over the parts run along contiguous rows. These products wait for memory,
-    not for arithmetic: under autocast they stay in the weights' own precision, at no cost.
+
+@torch.no_grad()
+def votes_in_pieces(parts: Parts, weights: Weights) -> Iterator[HeldVotes]:
+    """Form the votes û_ij = W_ij u_i of a few images at a time, without a graph.
+
+    All votes of a batch of 128 would be 94 MB, which each iteration would fetch twice. Those of a few images stay in
+    the processor's cache through all iterations. An accelerator has the room and takes all at once.
+    """
+    children, parents, pose, _ = weights.shape
+    size = weights[..., 0].numel() * weights.element_size()
+    images = max(1, CACHE_BYTES // size) if parts.device.type == "cpu" else max(1, len(parts))
+    # "child parent pose part -> part parent pose child"
+    by_part = weights.permute(3, 1, 2, 0).contiguous()
+    for piece in parts.to(weights.dtype).split(images):
+        # "image child part -> part image 1 1 child"
+        numbers = piece.permute(2, 0, 1).contiguous()[:, :, None, None]
+        votes = torch.zeros(len(piece), parents, pose, children, dtype=weights.dtype, device=weights.device)
+        for weight, number in zip(by_part, numbers, strict=True):
+            votes.addcmul_(weight, number)
+        yield HeldVotes(votes.permute(0, 3, 1, 2))
+
+
+class LastSum(torch.autograd.Function):
+    """The last weighted sum, whose value is known: only its gradients are to be made, from parts, weights, couplings.
+
+    Nothing else of routing has gradients, so nothing else is kept. Σ_i c_ij W_ij u_i is, for each parent, one matrix
+    product of all `c_ij u_i` with all W_ij, and so are its two gradients: votes are not formed again.
     """
 
-    def __init__(self, parts: Parts, weights: Weights) -> None:
-        self.parents = weights.shape[1]
-        # "batch child part -> batch part child"
-        self.parts = parts.to(weights.dtype).mT.contiguous()
-        # "child parent pose part -> parent (part child) pose"
-        self.weights = weights.permute(1, 3, 0, 2).flatten(1, 2).contiguous()
-
-    def zero_logits(self) -> Float[Tensor, "batch child parent"]:
-        """Give logits of zero, of the right shape and kind."""
-        batch, _, children = self.parts.shape
-        # Parents lie outermost in memory, children innermost: every row that the products read is contiguous.
-        return self.parts.new_zeros(self.parents, batch, children).permute(1, 2, 0)
-
-    def weighted_sum(self, couplings: Couplings) -> Poses:
-        """Σ_i c_ij û_ij, with gradients to parts and weights and none to the couplings."""
-        with self._own_precision():
-            return _WeightedSum.apply(couplings, self.parts, self.weights)
-
-    @torch.no_grad()
-    def agreement(self, poses: Poses) -> Logits:
-        """û_ij · v_j."""
-        agreement = torch.empty_like(self.zero_logits())
-        with self._own_precision():
-            for parent, weights in enumerate(self.weights):
-                seen = (poses[:, parent] @ weights.mT).view_as(self.parts).mul_(self.parts)
-                torch.sum(seen, dim=1, out=agreement[..., parent])
-        return agreement
-
-    def _own_precision(self) -> torch.autocast:
-        return torch.autocast(self.parts.device.type, enabled=False)
-
-
-class _WeightedSum(torch.autograd.Function):
-    """The last weighted sum is all that gradients flow through, so its couplings and operands are all that is kept."""
-
     @staticmethod
-    def forward(ctx: Any, couplings: Couplings, parts: Tensor, weights: Tensor) -> Poses:
+    def forward(ctx: Any, sums: Poses, couplings: Couplings, parts: Parts, weights: Weights) -> Poses:
+        """Give the sums as they are."""
         ctx.save_for_backward(couplings, parts, weights)
-        if _is_one_number(couplings):
-            sums = torch.einsum("bk,pkd->bpd", parts.flatten(1), weights)
-            return sums.mul_(couplings[0, 0, 0]) if len(parts) else sums
-        sums = parts.new_empty(len(parts), len(weights), weights.shape[2])
-        for parent in range(len(weights)):
-            coupled = parts * couplings[:, None, :, parent]
-            sums[:, parent] = coupled.flatten(1) @ weights[parent]
-        return sums
+        return sums.view_as(sums)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad_sums: Tensor) -> tuple[None, Tensor, Tensor]:  # pyrefly: ignore[bad-override]
+    def backward(ctx: Any, grad_sums: Tensor) -> tuple[None, None, Tensor, Tensor]:  # pyrefly: ignore[bad-override]
+        """Give the gradients of parts and weights."""
         couplings, parts, weights = ctx.saved_tensors
-        grad_parts, grad_weights = torch.zeros_like(parts), torch.empty_like(weights)
-        for parent in range(len(weights)):
+        # "batch child part -> batch part child", children innermost: scaling by couplings runs along whole rows
+        numbers = parts.to(weights.dtype).mT.contiguous()
+        # "child parent pose part -> parent (part child) pose"
+        columns = weights.permute(1, 3, 0, 2).flatten(1, 2).contiguous()
+        grad_numbers, grad_columns = torch.zeros_like(numbers), torch.empty_like(columns)
+        for parent, column in enumerate(columns):
             coupling, grad = couplings[:, None, :, parent], grad_sums[:, parent]
-            torch.matmul((parts * coupling).flatten(1).mT, grad, out=grad_weights[parent])
-            grad_parts += (grad @ weights[parent].mT).view_as(parts).mul_(coupling)
-        return None, grad_parts, grad_weights
+            torch.matmul((numbers * coupling).flatten(1).mT, grad, out=grad_columns[parent])
+            grad_numbers += (grad @ column.mT).view_as(numbers).mul_(coupling)
+        children, parents, pose, part = weights.shape
+        grad_weights = grad_columns.view(parents, part, children, pose).permute(2, 0, 3, 1)
+        return None, None, grad_numbers.mT.to(parts.dtype), grad_weights
 
 
-class TracedVotes:
-    """`LazyVotes` for whoever records operators, such as `torch.compile` and `torch.export`: all parents at once."""
+class UnformedVotes:
+    """Votes that are never formed: the fastest for one iteration, and plain operators for whoever records them.
+
+    Σ_i c_ij W_ij u_i = Σ_i W_ij (c_ij u_i), and W_ij u_i · v_j = u_i · W_ijᵀ v_j: one matrix product each.
+    """
 
     def __init__(self, parts: Parts, weights: Weights) -> None:
         self.parents = weights.shape[1]
@@ -181,11 +189,6 @@ class TracedVotes:
         # "parent batch pose, parent (part child) pose -> parent batch (part child)"
         seen = (poses.transpose(0, 1) @ self.weights.mT).unflatten(2, self.parts.shape[1:])
         return (seen * self.parts).sum(dim=2).permute(1, 2, 0)
-
-
-def _is_one_number(couplings: Couplings) -> bool:
-    """Tell whether the couplings are a single number shown at every place, as those of the first iteration are."""
-    return couplings.numel() > 0 and not any(couplings.stride())
 
 
 def routing_steps(
