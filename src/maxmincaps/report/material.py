@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 
 from matplotlib.figure import Figure
 
@@ -90,8 +89,3 @@ def command_for(study: Study, scale: str | None = None) -> str:
     scales = study.scale_names()
     cheapest = "small" if "small" in scales else scales[-1] if scales else ""
     return f"maxmincaps study run {study.name}" + (f" --scale {scale or cheapest}" if scales else "")
-
-
-def name_of(row: Row) -> str:
-    """Name a run by its folder."""
-    return Path(row["folder"]).name

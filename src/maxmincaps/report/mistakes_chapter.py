@@ -48,9 +48,11 @@ def _misclassified(
     told = {measure.measure: int(measure.value) for measure in runs.study.paper}
     plates = []
     if voted:
-        words = f"The {len(voted.wrong):,} images that the vote of three networks gets wrong (the paper's vote: {{}}). {GRID}"
+        caption = (
+            f"The {len(voted.wrong):,} images that the vote of three networks gets wrong "
+            f"(the paper's vote: {told['vote_misclassified']}). {GRID}"
+        )
         figure = mistakes.misclassified(voted, images)
-        caption = words.format(told["vote_misclassified"])
         plates.append(material.plate("figure-9", "Figure 9", caption, figure, command, voters))
     else:
         plates.append(
