@@ -13,7 +13,7 @@ from tests.conftest import TINY
 from tests.studies.conftest import grid
 
 STUDY = Study(
-    "s", "", "", "", datasets=("mnist-5k",), lines=(SOFTMAX, MAX_MIN), settings={**TINY, "epochs": 8},
+    "tiny", "", "", "", datasets=("mnist-5k",), lines=(SOFTMAX, MAX_MIN), settings={**TINY, "epochs": 8},
     scales={
         "large": (Budget(9, seeds=2, changes=TINY | {"epochs": 9}),),
         "little": (Budget(8, seeds=2, changes=TINY | {"epochs": 8}),),

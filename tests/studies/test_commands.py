@@ -1,0 +1,117 @@
+"""`maxmincaps study` and `maxmincaps look`, as functions: what they say and what they leave."""
+
+import csv
+import shutil
+
+import pytest
+
+from maxmincaps.errors import InputError
+from maxmincaps.studies import STUDIES
+from maxmincaps.studies.cost import Speed
+from maxmincaps.studies.launch import run_name
+from maxmincaps.training.record import Record
+from maxmincaps.verbs import analysis
+from maxmincaps.verbs import study as verbs
+from maxmincaps.verbs.terminal import console
+from tests.studies.conftest import grid
+from tests.studies.test_records import STUDY
+
+
+@pytest.fixture(autouse=True)
+def wide_terminal_and_known_speed(monkeypatch):
+    monkeypatch.setattr(console, "width", 200)
+    monkeypatch.setattr("maxmincaps.studies.cost.measured_speed", lambda recipe: Speed(100.0, 1000.0))
+    monkeypatch.setitem(STUDIES, "tiny", STUDY)
+
+
+@pytest.fixture
+def runs(serial, tmp_path):
+    return shutil.copytree(serial, tmp_path / "runs")
+
+
+def test_the_list_names_every_study(capsys):
+    verbs.list_()
+    said = capsys.readouterr().out
+    assert all(name in said for name in STUDIES)
+
+
+@pytest.mark.parametrize("name", [*STUDIES, "all"])
+def test_a_study_is_shown_with_its_claim_and_command(name, capsys):
+    verbs.show(name)
+    assert "Command" in capsys.readouterr().out
+
+
+def test_a_study_runs_what_is_missing_and_nothing_else(runs, capsys):
+    missing = runs / run_name(grid()[1])
+    shutil.rmtree(missing)
+    others = {path: path.stat().st_mtime_ns for path in runs.glob("*/result.json")}
+    verbs.run("tiny", scale="little", out=runs, yes=True)
+    said = capsys.readouterr().out
+    assert "1 of 4 runs missing" in said
+    assert "hours on this machine (100 images/s" in said
+    assert Record(missing).complete
+    assert others.items() <= {path: path.stat().st_mtime_ns for path in runs.glob("*/result.json")}.items()
+    verbs.run("tiny", scale="little", out=runs)
+    assert "all 4 runs are there" in capsys.readouterr().out
+
+
+def test_the_status_tells_done_unfinished_and_missing(runs, capsys):
+    first, second, *_ = (runs / run_name(recipe) for recipe in grid())
+    (first / "result.json").unlink()
+    shutil.rmtree(second)
+    (runs / "foreign").mkdir()
+    (runs / "foreign" / "recipe.json").write_text("{")
+    verbs.status("tiny", scale="little", out=runs)
+    said = capsys.readouterr().out
+    assert said.count("complete") == 2
+    assert "epoch 8 of 8" in said
+    assert "missing" in said
+    assert "skipped: " in said
+    assert "smaller network" in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"name": "tabel"}, "no study is called 'tabel'; there are datasets"),
+        ({"name": "tiny", "scale": "huge"}, "no scale of tiny is called 'huge'; there are large, little"),
+        ({"name": "all", "scale": "huge"}, "no scale is called 'huge'; there are paper, full, small, minute"),
+        ({"name": "tiny", "scale": "little", "only": "seed=7"}, "no run fits --only seed=7"),
+        ({"name": "tiny", "scale": "little", "workers": 0}, "--workers: expected at least 1, found 0"),
+        ({"name": "architecture"}, "study architecture needs no runs"),
+        ({"name": "tiny", "scale": "little"}, "add --yes to start"),
+    ],
+)
+def test_what_cannot_be_run_is_refused_in_a_line(arguments, message, tmp_path, monkeypatch):
+    monkeypatch.setattr("sys.stdin.isatty", lambda: False, raising=False)
+    with pytest.raises(InputError, match=message) as error:
+        verbs.run(**{"out": tmp_path, **arguments})
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("look", [analysis.evolution, analysis.rows, analysis.outputs, analysis.tuning])
+def test_a_look_is_printed_or_written(look, serial, tmp_path, capsys):
+    run, file = serial / run_name(grid()[1]), tmp_path / "table.csv"
+    look(run)
+    assert run.name in capsys.readouterr().out
+    look(run, csv=file)
+    with file.open(newline="") as lines:
+        table = list(csv.DictReader(lines))
+    assert len(table) >= 10
+    assert f"{len(table)} rows" in capsys.readouterr().out
+
+
+def test_mistakes_of_one_and_of_several_are_counted(serial, capsys, tmp_path):
+    folders = [serial / run_name(recipe) for recipe in grid()]
+    wrong = round(1000 * (1 - Record(folders[0]).result["final_test_accuracy"]))
+    analysis.misclassified(folders[0])
+    assert f"{wrong} of 1000 test images wrong" in capsys.readouterr().out
+    analysis.vote(folders, csv=tmp_path / "vote.csv")
+    said = capsys.readouterr().out
+    assert f"{wrong} wrong" in said
+    assert "every three of them" in said
+
+
+def test_a_table_that_cannot_be_written_is_refused_in_a_line(serial, tmp_path):
+    with pytest.raises(InputError, match=r"table\.csv: cannot be written"):
+        analysis.tuning(serial / run_name(grid()[0]), csv=tmp_path / "nowhere" / "table.csv")
