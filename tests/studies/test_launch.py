@@ -12,6 +12,7 @@ import pytest
 
 from maxmincaps.recipe import Recipe
 from maxmincaps.studies import launch as launches
+from maxmincaps.studies import worker as workers
 from maxmincaps.studies.executors import Here, LocalProcesses, cluster
 from maxmincaps.studies.launch import launch, plan, run_name
 from maxmincaps.studies.progress import LaunchObserver, Outcome
@@ -155,19 +156,25 @@ def test_two_launchers_on_one_folder_train_each_run_once(serial, tmp_path, monke
     assert bits(folder) == bits(serial)
 
 
-def test_ctrl_c_stops_with_a_checkpoint_and_the_next_launch_goes_on(serial, tmp_path):
+@pytest.mark.parametrize("executor", [Here(), ThreadPoolExecutor(1)], ids=["here", "elsewhere"])
+def test_ctrl_c_stops_with_a_checkpoint_and_the_next_launch_goes_on(executor, serial, tmp_path, monkeypatch):
     class Interrupts(LaunchObserver):
+        interrupted = False
+
         def progressed(self, progress):
-            if not done and begun(tmp_path):
-                done.append(True)
+            if not self.interrupted and begun(tmp_path):
+                self.interrupted = True
                 signal.raise_signal(signal.SIGINT)
 
-    done = []
-    with pytest.raises(KeyboardInterrupt):
-        launch(grid(40), tmp_path, observer=Interrupts())
+    monkeypatch.setattr(launches, "LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr(workers, "LOOK_EVERY_S", 0.01)
+    with executor, pytest.raises(KeyboardInterrupt):
+        launch(grid(), tmp_path, executor, observer=Interrupts())
     [stopped] = begun(tmp_path)
     assert (stopped / "checkpoint.safetensors").exists()
     assert not list(tmp_path.glob(".stop-*"))
+    launch(grid(), tmp_path)
+    assert bits(tmp_path) == bits(serial)
 
 
 def test_a_run_that_diverges_is_recorded_and_does_not_stop_the_grid(tmp_path):
