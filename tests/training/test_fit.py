@@ -222,9 +222,12 @@ def rates(recipe, **sizes):
 
 
 def test_large_layers_learn_more_slowly_the_more_terms_their_sums_have(tiny):
-    assert rates(tiny()) == {"others": 1, "primary": 1000 / (256 * 81), "votes": 1000 / (1152 * 8)}
-    assert rates(tiny(normalization="softmax"))["votes"] == 1  # 922 terms' worth, as a coupling is a tenth
-    assert rates(tiny(), conv_channels=8, types=2) == {"others": 1, "primary": 1, "votes": 1}
+    ours = rates(tiny())
+    assert (ours["others"], ours["primary"]) == (1, 1000 / (256 * 81))
+    # Softmax's couplings are a tenth on average, and W moves ten times as far for that.
+    assert rates(tiny(normalization="softmax"))["votes"] == pytest.approx(10 * 1000 / (1152 * 8))
+    assert ours["votes"] == pytest.approx(1000 / (1152 * 8) / 0.4, rel=0.02)
+    assert rates(tiny(), conv_channels=8, types=2)["primary"] == 1
     assert rates(tiny(vote_rate=0.25, primary_rate=0.5)) == {"others": 1, "primary": 0.5, "votes": 0.25}
 
 

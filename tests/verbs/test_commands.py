@@ -72,6 +72,8 @@ def test_train_evaluate_runs_and_verify_tell_one_story(command, tmp_path):
     _, shown = command("evaluate", folder, "--weights", "last")
     assert f"{100 * result['final_test_accuracy']:.2f} % of 1000 test images" in shown
     assert "softmax" in command("runs", tmp_path / "runs")[1]
+    _, shown = command("runs", tmp_path / "runs", "--sql", "select epochs + 40 from runs where status = 'complete'")
+    assert "42" in shown
 
 
 def test_a_recipe_file_gives_settings_and_flags_come_on_top(command, tmp_path):

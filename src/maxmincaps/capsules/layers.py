@@ -20,7 +20,7 @@ from maxmincaps.capsules.routing import (
     squash,
     votes_in_pieces,
 )
-from maxmincaps.capsules.shapes import Images, Parts, Poses
+from maxmincaps.capsules.shapes import Couplings, Images, Parts, Poses
 from maxmincaps.capsules.spectral import StridedConvolution
 
 
@@ -99,15 +99,22 @@ class RoutedCapsules(nn.Module):
         nn.init.normal_(self.weights, std=self.sigma)
 
     @property
-    def terms(self) -> float:
-        """How many terms of full size a parent's sum has: `children · part`, each scaled by the start coupling."""
-        children, parents, _, part = self.weights.shape
-        return children * part * self.normalization.start_for(parents)
+    def terms(self) -> int:
+        """How many terms the sum for one number of a parent has."""
+        children, _, _, part = self.weights.shape
+        return children * part
 
     def suggested_sigma(self) -> float:
         """Give the sigma at which the parents' sums start equally long for any number of children and any couplings."""
-        children, parents, _, part = self.weights.shape
-        return 1 / (self.normalization.start_for(parents) * (children * part) ** 0.5)
+        return 1 / (self.terms**0.5 * self.typical_couplings().square().mean().sqrt().item())
+
+    def typical_couplings(self) -> Couplings:
+        """Give the couplings of the last iteration, for logits of ordinary size: what W is multiplied by in effect."""
+        parents = self.weights.shape[1]
+        if self.iterations == 1:
+            return torch.tensor([self.normalization.start_for(parents)], device="cpu")
+        generator = torch.Generator().manual_seed(0)
+        return self.normalization(torch.randn(1000, parents, generator=generator, device="cpu").abs())
 
     def votes(self, parts: Parts) -> VoteProducts:
         """Give the votes of all children, for `routing_steps`, with gradients through all that is asked of them."""

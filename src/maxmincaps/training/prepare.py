@@ -69,9 +69,12 @@ def _network(recipe: Recipe, train: ImageSet) -> CapsNet:
 def optimizer_for(recipe: Recipe, network: CapsNet) -> torch.optim.Adam:
     """Make Adam, with rates of their own for PrimaryCaps and W: multiples of the learning rate."""
     primary = network.primary.convolution
+    digits = network.digits
+    # W acts multiplied by couplings, so it has to move the more the smaller they are.
+    vote_rate = rate_for(digits.terms) / digits.typical_couplings().abs().mean().item()
     special = {
         "primary": (list(primary.parameters()), recipe.primary_rate or rate_for(primary.weight[0].numel())),
-        "votes": ([network.digits.weights], recipe.vote_rate or rate_for(network.digits.terms)),
+        "votes": ([digits.weights], recipe.vote_rate or vote_rate),
     }
     taken = {id(parameter) for parameters, _ in special.values() for parameter in parameters}
     others = [parameter for parameter in network.parameters() if id(parameter) not in taken]
@@ -80,7 +83,7 @@ def optimizer_for(recipe: Recipe, network: CapsNet) -> torch.optim.Adam:
     return torch.optim.Adam(groups, lr=recipe.learning_rate, betas=(0.9, 0.999), eps=1e-8, fused=True)
 
 
-def rate_for(terms: float) -> float:
+def rate_for(terms: int) -> float:
     """Give the multiple of the learning rate for weights of which `terms` form one sum, at most 1.
 
     A step of Adam moves every weight by about the learning rate, and in the first steps all of them the same way: a sum

@@ -39,17 +39,28 @@ def predict(run: Run, images: list[Path], *, weights: Which = "best") -> None:
             console.print(f"  {name:>{width}}  {length:.2f}  {bar(length)}", highlight=False)
 
 
-def runs(folder: Path = Path("runs")) -> None:
-    """List the records below a folder.
+def runs(folder: Path = Path("runs"), *, sql: str | None = None) -> None:
+    """List the records below a folder, or ask them anything.
 
     Parameters
     ----------
     folder: Path
         Where to look.
+    sql: str
+        A question in SQL over the tables runs, history, studies and paper (read-only), such as
+        "select normalization, avg(best_test_accuracy) from runs group by all".
     """
     from maxmincaps.errors import InputError
+    from maxmincaps.studies.records import query
     from maxmincaps.training.record import records_under
 
+    if sql is not None:
+        answer = query(folder, sql)
+        shown = table("", *answer.columns)
+        for row in answer.rows:
+            shown.add_row(*(str(value) for value in row))
+        console.print(shown)
+        return
     records = records_under(folder)
     if not records:
         raise InputError(f"{folder}: there is no record of a run below it; `maxmincaps train` makes one")
