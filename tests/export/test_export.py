@@ -1,7 +1,13 @@
 """Exported networks answer as they did in torch, for any number of images, and are not kept if they do not."""
 
 import json
+import socket
+import subprocess
 import sys
+import time
+from pathlib import Path
+from urllib.error import URLError
+from urllib.request import Request, urlopen
 
 import numpy as np
 import pytest
@@ -11,6 +17,8 @@ from maxmincaps import InputError, Record, fit, load, load_network
 from maxmincaps.data.batches import as_float
 from maxmincaps.export import run as export
 from maxmincaps.export.run import export_run
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 @pytest.fixture(scope="module")
@@ -89,3 +97,36 @@ def test_a_wrong_name_and_a_missing_part_are_told(run, tmp_path, monkeypatch):
     with pytest.raises(InputError, match=r"pip install 'maxmincaps\[export\]'"):
         export_run(run, "onnx", tmp_path / "net.onnx")
     assert not list(tmp_path.iterdir())
+
+
+WITHOUT_TORCH = (
+    "import sys, runpy; sys.modules['torch'] = None; sys.argv = sys.argv[1:]; "
+    "runpy.run_path(sys.argv[0], run_name='__main__')"
+)
+
+
+def test_an_onnx_file_is_served_where_there_is_no_torch(onnx_file):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    server = subprocess.Popen(
+        [sys.executable, "-c", WITHOUT_TORCH, EXAMPLES / "serve_onnx.py", onnx_file.path, str(port)],
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        answers = _asked(port, [[[[0.5] * 28] * 28]] * 2, server)
+    finally:
+        server.terminate()
+        server.wait()
+    assert [sorted(answer) for answer in answers] == [list("0123456789")] * 2
+    assert all(0 <= length < 1 for answer in answers for length in answer.values())
+
+
+def _asked(port, images, server):
+    while server.poll() is None:
+        try:
+            with urlopen(Request(f"http://127.0.0.1:{port}", json.dumps(images).encode())) as answer:
+                return json.load(answer)
+        except URLError:  # it is not listening yet
+            time.sleep(0.1)
+    raise AssertionError("the server did not start")

@@ -99,7 +99,7 @@ class Normalization:
     def having(self, start: float | None = None, **settings: float | None) -> "Normalization":
         """Give the same normalization with another start value or other settings; None leaves a setting alone."""
         settings = {name: value for name, value in settings.items() if value is not None}
-        taken = list(inspect.signature(self.function).parameters)[1:] if self.function else []
+        taken = list(inspect.signature(self.function).parameters)[1:] if self.function and settings else []
         for name in settings:
             if name not in taken:
                 raise InputError(

@@ -1,0 +1,24 @@
+"""The examples run as they are. (`serve_onnx.py` is tested with the exports.)"""
+
+import runpy
+
+import pytest
+
+from maxmincaps import NORMALIZATIONS
+from tests.docs.pages import ROOT
+
+EXAMPLES = ROOT / "examples"
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("train", "epoch 2"), ("own_normalization", "sigmoid"), ("layers", "step 60"), ("scikit_learn", "softmax: ")],
+)
+def test_an_example_runs(name, said, capsys):
+    before = dict(NORMALIZATIONS)
+    try:
+        runpy.run_path(str(EXAMPLES / f"{name}.py"), run_name="__main__")
+    finally:
+        NORMALIZATIONS.clear()
+        NORMALIZATIONS.update(before)
+    assert said in capsys.readouterr().out
