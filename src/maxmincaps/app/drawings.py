@@ -69,7 +69,7 @@ def lengths(values: Sequence[float], classes: Sequence[str], colour: str) -> str
 
 def histogram(counts: Counts, words: str, parent: str, colour: str) -> str:
     """Draw counts on a logarithmic scale: all in a pale colour, those of one class in front in a strong one."""
-    width, height, left, bottom = 360, 150, 34, 24
+    width, height, left, bottom = 360, 150, 42, 24
     most = max(10.0, counts.everywhere.max().item())
     tall, wide = height - bottom - 8, (width - left - 6) / len(counts.everywhere)
 

@@ -265,11 +265,11 @@ class _Explorer:
 
     # Pictures come in
 
-    def draw(self, *networks: Any, event: gr.EventData) -> list[Any]:
+    def draw(self, event: gr.EventData, *networks: Any) -> list[Any]:
         """Take a drawing."""
         return self._taken(lambda shape: pictures.drawn(_sent(event, "picture"), shape), networks)
 
-    def upload(self, *networks: Any, event: gr.EventData) -> list[Any]:
+    def upload(self, event: gr.EventData, *networks: Any) -> list[Any]:
         """Take an upload."""
         swap = _sent(event, "swap") is True
         return self._taken(lambda shape: pictures.uploaded(_sent(event, "picture"), shape, swap), networks)

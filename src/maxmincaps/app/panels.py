@@ -23,12 +23,12 @@ def answer(found: Look, iteration: int) -> str:
     pictures = drawings.picture(found.image, "What the network sees", "input")
     pictures += drawings.picture(drawn, f"What the capsule of {classes[winner]} draws", "reconstruction")
     trained = found.model.recipe.iterations
+    names = " · ".join(dict.fromkeys((found.model.name, found.normalization)))  # a run is often named by the other
     note = "" if iteration + 1 == trained else f"; trained with {_counted(trained)}"
     return (
         f'<div class="answer"><p class="said" aria-live="polite"><b style="color:{colour_of(found)}">{said}</b> '
         f"<span>length {values[winner]:.2f}</span></p>"
-        f'<p class="faint">{escape(found.model.name)} · {found.normalization} · '
-        f"after {_counted(iteration + 1)}{note}</p>"
+        f'<p class="faint">{escape(names)} · after {_counted(iteration + 1)}{note}</p>'
         f'<div class="pair">{pictures}</div>{drawings.lengths(values, classes, colour_of(found))}</div>'
     )
 
