@@ -13,6 +13,7 @@ import torch
 
 from maxmincaps.benchmark.worker import Case
 from maxmincaps.training.environment import environment
+from maxmincaps.training.processes import has_bf16
 
 TEXTBOOK, OUTSIDE, BARE, OURS, BF16 = (
     Case(name) for name in ("textbook", "textbook, routing outside autograd", "bare convolutions", "ours", "ours, bf16")
@@ -53,16 +54,12 @@ RATIOS = [
 """What `maxmincaps bench` prints."""
 
 
-def bf16_is_at_hand() -> bool:
-    """Tell whether this processor has bfloat16 arithmetic; without it every product takes minutes."""
-    return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
-
-
 def compare(
     ratios: list[Ratio], *, rounds: int, threads: int, told: Callable[[Case], None] | None = None
 ) -> dict[str, Any]:
     """Time every case once a round and give all timings, and for each ratio its median and its range over rounds."""
-    ratios = [ratio for ratio in ratios if bf16_is_at_hand() or BF16 not in (ratio.above, ratio.below)]
+    bf16 = has_bf16(torch.device("cpu"))
+    ratios = [ratio for ratio in ratios if bf16 or BF16 not in (ratio.above, ratio.below)]
     timings: dict[Case, list[dict[str, float]]] = {case: [] for case in cases_of(ratios)}
     for _ in range(rounds):
         for case, times in timings.items():
@@ -72,7 +69,7 @@ def compare(
     return {
         "made_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "rounds": rounds,
-        "environment": {**environment(torch.device("cpu")), "threads": threads, "bf16": bf16_is_at_hand()},
+        "environment": {**environment(torch.device("cpu")), "threads": threads, "bf16": bf16},
         "timings": [{**asdict(case), "rounds": times} for case, times in timings.items()],
         "ratios": [_summary(ratio, timings) for ratio in ratios],
     }

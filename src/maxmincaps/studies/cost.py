@@ -17,7 +17,8 @@ from maxmincaps.data.images import ImageSet, load
 from maxmincaps.recipe import NetworkSettings, Recipe
 from maxmincaps.training.environment import environment
 from maxmincaps.training.evaluate import EVALUATION_BATCH
-from maxmincaps.training.prepare import fabric_for, initial_network, optimizer_for, threads_of
+from maxmincaps.training.prepare import initial_network, optimizer_for, threads_of
+from maxmincaps.training.processes import processes_for
 from maxmincaps.training.record import write_whole
 from maxmincaps.training.results import TRAIN_ACCURACY_IMAGES
 
@@ -99,19 +100,19 @@ def images_of(recipe: Recipe) -> Images:
 
 def measured_speed(recipe: Recipe) -> Speed:
     """Time a few steps of training and a look at some images, with random pixels."""
-    fabric, images = fabric_for(recipe), images_of(recipe)
+    here, images = processes_for(recipe), images_of(recipe)
     pixels = torch.zeros(1, *images.shape, dtype=torch.uint8)
     one = ImageSet(pixels, torch.zeros(1, dtype=torch.long), tuple(map(str, range(images.classes))), recipe.dataset)
     with threads_of(recipe):
         plain = initial_network(recipe, one)
-        network, optimizer = fabric.setup(plain, optimizer_for(recipe, plain))
+        network, optimizer = here.setup(plain, optimizer_for(recipe, plain))
         generator = torch.Generator().manual_seed(0)
-        seen = torch.rand(recipe.batch_size, *plain.image_shape, generator=generator).to(fabric.device)
-        labels = torch.randint(images.classes, (recipe.batch_size,), generator=generator).to(fabric.device)
+        seen = torch.rand(recipe.batch_size, *plain.image_shape, generator=generator).to(here.device)
+        labels = torch.randint(images.classes, (recipe.batch_size,), generator=generator).to(here.device)
 
         def step() -> None:
             output = network(seen, labels)
-            fabric.backward(capsule_losses(output, seen, labels).total)
+            here.backward(capsule_losses(output, seen, labels).total)
             optimizer.step()
             optimizer.zero_grad()
 

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 
-def environment(device: torch.device) -> dict[str, Any]:
+def environment(device: torch.device, precision: str = "fp32") -> dict[str, Any]:
     """Describe this machine and this software."""
     return {
         "started_at": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -22,6 +22,7 @@ def environment(device: torch.device) -> dict[str, Any]:
         "system": platform.system(),
         "processor": _processor(),
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
+        "precision": precision,
         "threads": torch.get_num_threads(),
     }
 

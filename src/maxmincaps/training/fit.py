@@ -10,7 +10,6 @@ from functools import partial
 from pathlib import Path
 
 import torch
-from lightning_fabric import Fabric
 
 from maxmincaps.capsules.losses import capsule_losses
 from maxmincaps.data.batches import Batch
@@ -20,7 +19,8 @@ from maxmincaps.recipe import Recipe
 from maxmincaps.training.environment import environment
 from maxmincaps.training.interrupt import StopWish, stop_wishes
 from maxmincaps.training.observer import SILENT, Observer
-from maxmincaps.training.prepare import check_network, fabric_for, learning_rate_at, threads_of
+from maxmincaps.training.prepare import check_network, learning_rate_at, threads_of
+from maxmincaps.training.processes import Processes, precision_on, processes_for
 from maxmincaps.training.record import Record
 from maxmincaps.training.results import begin_record, conclude, end_epoch
 from maxmincaps.training.run import Run, Tally
@@ -38,19 +38,19 @@ def fit(recipe: Recipe, folder: Path | str, *, resume: bool = False, observer: O
     # All that can be wrong with a recipe shows here, before anything is written.
     images = splits(recipe)
     check_network(recipe, images.train)
-    fabric = fabric_for(recipe)
+    processes = processes_for(recipe)
     with record.locked():
         if not record.complete:
-            fabric.launch(partial(_train, recipe=recipe, record=record, images=images, observer=observer))
+            processes.launch(partial(_train, recipe=recipe, record=record, images=images, observer=observer))
     return record
 
 
-def _train(fabric: Fabric, recipe: Recipe, record: Record, images: Splits, observer: Observer) -> None:
+def _train(processes: Processes, recipe: Recipe, record: Record, images: Splits, observer: Observer) -> None:
     """Prepare; for each epoch, for each batch, make a step; add to the record; close."""
-    observer = observer if fabric.is_global_zero else SILENT
+    observer = observer if processes.is_global_zero else SILENT
     with threads_of(recipe), stop_wishes(observer.wants_to_stop) as wish:
-        run = Run.prepare(fabric, recipe, record, images)
-        begin_record(run, environment(fabric.device))
+        run = Run.prepare(processes, recipe, record, images)
+        begin_record(run, environment(processes.device, precision_on(processes.device, recipe)))
         observer.started(recipe, recipe.epochs * run.steps_per_epoch, run.state.step)
         try:
             while run.state.epoch < recipe.epochs:
@@ -88,7 +88,7 @@ def _step(run: Run, batch: Batch, wish: StopWish) -> float:
     )
     tally = Tally(*sums)
     # The mean over the processes is then the mean over the whole batch, even where they share it unevenly.
-    run.fabric.backward(losses.total * (here * run.fabric.world_size / tally.seen))
+    run.processes.backward(losses.total * (here * run.processes.world_size / tally.seen))
 
     if math.isfinite(tally.loss) and _gradients_are_finite(run):
         run.optimizer.step()

@@ -1,37 +1,19 @@
-"""What a run needs before its first step: processes, threads, initial values, an optimizer, a learning rate."""
+"""What a run needs before its first step: threads, initial values, an optimizer, a learning rate."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import torch
-from lightning_fabric import Fabric
 from torch import nn
 
 from maxmincaps.capsules.network import CapsNet
 from maxmincaps.data.augment import image_size_after
 from maxmincaps.data.images import ImageSet
-from maxmincaps.errors import InputError
 from maxmincaps.recipe import Recipe
 from maxmincaps.training.checkpoint import network_for
 
 FULL_RATE_TERMS = 1000
 """Layers whose sums have at most so many terms learn at the full rate."""
-
-
-def fabric_for(recipe: Recipe) -> Fabric:
-    """Choose device, precision and processes."""
-    kind, _, number = recipe.device.partition(":")
-    devices: Any = [int(number)] if number.isdecimal() else recipe.processes
-    try:
-        return Fabric(
-            accelerator=kind,
-            devices=devices,
-            strategy="ddp_spawn" if recipe.processes > 1 else "auto",
-            precision="bf16-mixed" if recipe.precision == "bf16" else "32-true",
-        )
-    except (ValueError, RuntimeError) as error:  # Fabric's MisconfigurationException is a RuntimeError or ValueError
-        raise InputError(f"device {recipe.device!r} cannot be used here: {str(error).splitlines()[0]}") from None
 
 
 @contextmanager

@@ -21,7 +21,7 @@ TRAIN_ACCURACY_IMAGES = 10_000
 
 def begin_record(run: Run, environment: dict[str, Any]) -> None:
     """Say what is trained, where, and on what images."""
-    if not run.fabric.is_global_zero:
+    if not run.processes.is_global_zero:
         return
     run.record.write("recipe.json", run.recipe.to_json())
     run.record.write("environment.json", environment)
@@ -70,11 +70,11 @@ def end_epoch(run: Run) -> dict[str, Any]:
         "skipped_steps": state.skipped_steps,
         "images_per_s": len(run.splits.train) / seconds,
         "seconds": seconds,
-        "peak_memory_mb": peak_memory_mb(run.fabric.device),
+        "peak_memory_mb": peak_memory_mb(run.processes.device),
     }
     state.history.append(line)
     run.save_checkpoint()
-    if run.fabric.is_global_zero:
+    if run.processes.is_global_zero:
         run.record.write("history.jsonl", state.history)
     return line
 
@@ -86,7 +86,7 @@ def conclude(run: Run) -> None:
     some_training_images = fixed_subset(run.splits.train, TRAIN_ACCURACY_IMAGES)
     final_lengths = run.lengths_of(test)
     train_accuracy = accuracy(run.lengths_of(some_training_images), some_training_images.labels)
-    if run.fabric.is_global_zero:
+    if run.processes.is_global_zero:
         _write_lengths(run, final_lengths)
         _write_trace(run)
     result = {
@@ -102,14 +102,14 @@ def conclude(run: Run) -> None:
         "skipped_steps": state.skipped_steps,
         "seconds": run.elapsed_s(),
     }
-    if run.fabric.is_global_zero:
+    if run.processes.is_global_zero:
         run.record.write("result.json", result)
         (run.record.folder / CHECKPOINT).unlink(missing_ok=True)
 
 
 def _best_test_accuracy(run: Run) -> float:
     """Measure the weights of the best epoch on the whole test set, whatever they were chosen by."""
-    run.fabric.barrier()
+    run.processes.barrier()
     path = run.record.folder / "best.safetensors"
     load_weights(run.plain_network, load_tensors(path)[0], path, in_place=True)
     return accuracy(run.lengths_of(run.splits.test), run.splits.test.labels)
@@ -138,4 +138,4 @@ def _write_trace(run: Run) -> None:
 
 
 def _as_tested(run: Run, images: ImageSet) -> torch.Tensor:
-    return run.prepare_images(as_float(images.images).to(run.fabric.device))
+    return run.prepare_images(as_float(images.images).to(run.processes.device))

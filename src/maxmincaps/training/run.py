@@ -6,7 +6,6 @@ from dataclasses import asdict, astuple, dataclass, field
 from typing import Any, Self, cast
 
 import torch
-from lightning_fabric import Fabric
 from torch import Tensor, nn
 
 from maxmincaps.capsules.network import CapsNet
@@ -25,6 +24,7 @@ from maxmincaps.training.checkpoint import (
 )
 from maxmincaps.training.evaluate import class_lengths
 from maxmincaps.training.prepare import initial_network, optimizer_for
+from maxmincaps.training.processes import Processes
 from maxmincaps.training.record import Record
 
 
@@ -66,7 +66,7 @@ class State:
 class Run:
     """Everything that the training loop works with."""
 
-    fabric: Fabric
+    processes: Processes
     recipe: Recipe
     record: Record
     splits: Splits
@@ -76,17 +76,17 @@ class Run:
     saved_at: float = field(default_factory=time.monotonic)
 
     @classmethod
-    def prepare(cls, fabric: Fabric, recipe: Recipe, record: Record, splits: Splits) -> Self:
+    def prepare(cls, processes: Processes, recipe: Recipe, record: Record, splits: Splits) -> Self:
         """Build the network and its optimizer, new or as the checkpoint has them."""
         smallest = len(splits.train) % recipe.batch_size or recipe.batch_size
-        if smallest < fabric.world_size:
+        if smallest < processes.world_size:
             raise InputError(
                 f"the last batch of an epoch has {smallest} of {len(splits.train)} images, too few for "
-                f"{fabric.world_size} processes; choose another batch size than {recipe.batch_size}"
+                f"{processes.world_size} processes; choose another batch size than {recipe.batch_size}"
             )
         network = initial_network(recipe, splits.train)
-        network, optimizer = fabric.setup(network, optimizer_for(recipe, network))
-        run = cls(fabric, recipe, record, splits, network, optimizer, State())
+        network, optimizer = processes.setup(network, optimizer_for(recipe, network))
+        run = cls(processes, recipe, record, splits, network, optimizer, State())
         if (record.folder / CHECKPOINT).exists():
             run.load_checkpoint()
         return run
@@ -113,23 +113,23 @@ class Run:
             self.recipe.batch_size,
             seed=self.recipe.seed,
             epoch=self.state.epoch,
-            device=self.fabric.device,
+            device=self.processes.device,
             augment=for_training(self.recipe),
-            rank=self.fabric.global_rank,
-            world=self.fabric.world_size,
+            rank=self.processes.global_rank,
+            world=self.processes.world_size,
             skip=self.state.batch,
         )
 
     def lengths_of(self, images: ImageSet) -> Tensor:
         """Give the class lengths of all images; each process looks at its share of them."""
-        share = -(-len(images) // self.fabric.world_size)
+        share = -(-len(images) // self.processes.world_size)
         # The last share is filled up with the last image, as all must be equally long to be gathered.
-        first = self.fabric.global_rank * share
+        first = self.processes.global_rank * share
         own = torch.arange(first, first + share).clamp(max=len(images) - 1)
         lengths = class_lengths(self.network, images.take(own), self.prepare_images)
-        if self.fabric.world_size == 1:
+        if self.processes.world_size == 1:
             return lengths
-        gathered = cast(Tensor, self.fabric.all_gather(lengths.to(self.fabric.device)))
+        gathered = cast(Tensor, self.processes.all_gather(lengths.to(self.processes.device)))
         return gathered.flatten(0, 1)[: len(images)].cpu()
 
     @property
@@ -142,9 +142,9 @@ class Run:
 
     def over_processes(self, *numbers: float) -> list[float]:
         """Add up each number over all processes."""
-        if self.fabric.world_size == 1:
+        if self.processes.world_size == 1:
             return list(numbers)
-        summed = self.fabric.all_reduce(torch.tensor(numbers, dtype=torch.float64), reduce_op="sum")
+        summed = self.processes.all_reduce(torch.tensor(numbers, dtype=torch.float64), reduce_op="sum")
         return cast(Tensor, summed).tolist()
 
     def elapsed_s(self) -> float:
@@ -158,7 +158,7 @@ class Run:
     def save_checkpoint(self) -> None:
         """Put the run away, so that another process can go on from here."""
         self.state.elapsed_s, self.saved_at = self.elapsed_s(), time.monotonic()
-        if self.fabric.is_global_zero:
+        if self.processes.is_global_zero:
             tensors = {f"network.{name}": tensor for name, tensor in self.plain_network.state_dict().items()}
             tensors |= {f"optimizer.{name}": tensor for name, tensor in optimizer_tensors(self.optimizer).items()}
             note = {"fingerprint": self.recipe.fingerprint(), "state": asdict(self.state)}
@@ -177,7 +177,7 @@ class Run:
 
     def save_weights(self, name: str) -> None:
         """Write the network's weights into the record."""
-        if self.fabric.is_global_zero:
+        if self.processes.is_global_zero:
             path = self.record.folder / f"{name}.safetensors"
             save_tensors(path, self.plain_network.state_dict(), {"epoch": self.state.epoch})
 

@@ -1,0 +1,107 @@
+"""Where a run happens: on one device, or in several processes that share each batch.
+
+Several processes are Fabric's. A run in one process needs a device, a precision and nothing else; it does without
+Fabric, whose import takes longer than all others together.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import torch
+from torch import Tensor, nn
+
+from maxmincaps.errors import InputError
+from maxmincaps.recipe import Recipe
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
+
+Processes: TypeAlias = "OneProcess | Fabric"
+
+
+class OneProcess:
+    """This process, alone, with as much of Fabric's interface as we use."""
+
+    world_size, global_rank, is_global_zero = 1, 0, True
+
+    def __init__(self, device: torch.device, precision: str) -> None:
+        self.device, self.precision = device, precision
+
+    def launch(self, function: Callable[[Processes], Any]) -> Any:
+        """Call the function here."""
+        return function(self)
+
+    def setup(self, module: nn.Module, *optimizers: torch.optim.Optimizer) -> tuple[Any, ...]:
+        """Move the network to the device; its optimizers hold the same parameters and come along."""
+        return (_Autocast(module.to(self.device), self.precision), *optimizers)
+
+    def backward(self, tensor: Tensor) -> None:
+        """Make gradients."""
+        tensor.backward()
+
+    def all_reduce(self, data: Tensor, *, reduce_op: str) -> Tensor:  # noqa: ARG002
+        """Give the tensor back: there is nobody else."""
+        return data
+
+    def all_gather(self, data: Tensor) -> Tensor:
+        """Stack this one tensor."""
+        return data.unsqueeze(0)
+
+    def barrier(self) -> None:
+        """Wait for nobody."""
+
+
+class _Autocast(nn.Module):
+    """A network whose large products run in the recipe's precision."""
+
+    def __init__(self, module: nn.Module, precision: str) -> None:
+        super().__init__()
+        self.module, self.precision = module, precision
+
+    def forward(self, *arguments: Any) -> Any:
+        device = next(self.module.parameters()).device.type
+        with torch.autocast(device, torch.bfloat16, enabled=self.precision == "bf16"):
+            return self.module(*arguments)
+
+
+def processes_for(recipe: Recipe) -> Processes:
+    """Choose device, precision and processes."""
+    device = _device(recipe.device)
+    precision = precision_on(device, recipe)
+    if recipe.processes == 1:
+        return OneProcess(device, precision)
+    from lightning_fabric import Fabric
+
+    try:
+        return Fabric(
+            accelerator=device.type,
+            devices=recipe.processes,
+            strategy="ddp_spawn",
+            precision="bf16-mixed" if precision == "bf16" else "32-true",
+        )
+    except (ValueError, RuntimeError) as error:  # a MisconfigurationException is one of them
+        raise InputError(f"{recipe.processes} processes cannot be had here: {str(error).splitlines()[0]}") from None
+
+
+def precision_on(device: torch.device, recipe: Recipe) -> str:
+    """Give the recipe's precision, or fp32 where bf16 would have to be emulated: that takes minutes a step."""
+    return "fp32" if recipe.precision == "bf16" and not has_bf16(device) else recipe.precision
+
+
+def has_bf16(device: torch.device) -> bool:
+    """Tell whether a device has bfloat16 arithmetic."""
+    if device.type == "cpu":
+        return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+    return device.type != "cuda" or torch.cuda.is_bf16_supported(including_emulation=False)
+
+
+def _device(name: str) -> torch.device:
+    """Understand a device's name; `auto` is the accelerator, if there is one."""
+    if name == "auto":
+        return torch.accelerator.current_accelerator(check_available=True) or torch.device("cpu")
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        raise InputError(f"device {name!r} cannot be used here: {str(error).splitlines()[0]}") from None
+    return device
