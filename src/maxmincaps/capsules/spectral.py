@@ -15,6 +15,7 @@ multiply-adds an image instead of 191.
 
 Everything here works on images that lie in memory *place by place* (row, column, batch, channel). Such images come out
 of a convolution that is not direct, and pass through ReLU and the like, without ever being copied into another order.
+(Not through `relu_`: they are views, and what changes a view in place makes autograd copy the gradient three times.)
 """
 
 import math
