@@ -4,7 +4,6 @@ Names are loaded when they are first used, so that `import maxmincaps` and the c
 """
 
 from importlib import import_module
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -31,6 +30,8 @@ if TYPE_CHECKING:
     from maxmincaps.training.observer import Together as Together
     from maxmincaps.training.record import Record as Record
     from maxmincaps.training.tensorboard import TensorBoard as TensorBoard
+
+    __version__: str
 
 _HOME = {
     "PrimaryCapsules": "capsules.layers",
@@ -59,10 +60,13 @@ _HOME = {
 }
 
 __all__ = list(_HOME)
-__version__ = version("maxmincaps")
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("maxmincaps")
     if name not in _HOME:
         raise AttributeError(f"maxmincaps has no {name!r}; it has {', '.join(_HOME)}")
     return getattr(import_module(f"maxmincaps.{_HOME[name]}"), name)

@@ -6,11 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from cyclopts import App, CycloptsError, Group
-from pydantic import ValidationError
 from rich.text import Text
 
 from maxmincaps.errors import DivergedError, InputError
-from maxmincaps.recipe import in_words
 
 INPUT_ERROR, DIVERGED, INTERRUPTED = 2, 3, 130
 """Exit codes: wrong input, a training that diverged, Ctrl-C."""
@@ -18,6 +16,11 @@ INPUT_ERROR, DIVERGED, INTERRUPTED = 2, 3, 130
 
 def _said(error: CycloptsError) -> Text:
     """Say what is wrong with the arguments in one line."""
+    # Imported here, as they would be a third of the time in which `--help` answers.
+    from pydantic import ValidationError
+
+    from maxmincaps.recipe import in_words
+
     cause = error.__cause__ or error.__context__
     return _line(in_words(cause) if isinstance(cause, ValidationError) else str(error))
 
