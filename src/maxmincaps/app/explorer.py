@@ -19,6 +19,7 @@ from maxmincaps.app import answers, panels, pictures
 from maxmincaps.app.answers import AS_TRAINED, Look, Model, Picture
 from maxmincaps.app.poll import asset
 from maxmincaps.app.samples import Samples
+from maxmincaps.app.theme import theme
 from maxmincaps.errors import InputError
 
 POLICY = (
@@ -66,38 +67,13 @@ def explorer_page(folders: Sequence[Path]) -> FastAPI:
         mcp_server=False,
         enable_monitoring=False,
         max_file_size=1,
-        theme=_theme(),
+        theme=theme(),
         css=asset("palette.css") + asset("explorer.css"),
     )
 
 
 def _no_files(_: Request) -> PlainTextResponse:
     return PlainTextResponse("This page takes and gives no files.", 404)
-
-
-def _theme() -> gr.themes.Base:
-    fonts = ["system-ui", "-apple-system", "Segoe UI", "Roboto", "sans-serif"]
-    theme = gr.themes.Base(font=fonts, font_mono=["ui-monospace", "monospace"], radius_size="sm", spacing_size="sm")
-    ours = {
-        "body_background_fill": "var(--ground)",
-        "body_text_color": "var(--ink)",
-        "body_text_color_subdued": "var(--faint)",
-        "background_fill_primary": "var(--paper)",
-        "background_fill_secondary": "var(--ground)",
-        "block_background_fill": "var(--paper)",
-        "block_border_color": "var(--line)",
-        "block_label_text_color": "var(--faint)",
-        "block_title_text_color": "var(--faint)",
-        "border_color_primary": "var(--line)",
-        "border_color_accent": "var(--accent)",
-        "input_background_fill": "var(--paper)",
-        "slider_color": "var(--accent)",
-        "button_secondary_background_fill": "var(--paper)",
-        "button_secondary_text_color": "var(--ink)",
-        "button_secondary_border_color": "var(--line)",
-    }
-    dark = {f"{name}_dark": value for name, value in ours.items()}
-    return theme.set(color_accent="var(--accent)", **ours, **dark)
 
 
 class _Explorer:
@@ -228,7 +204,7 @@ class _Explorer:
     def _events(self, page: gr.Blocks) -> None:
         everything = [
             *(self.view, self.note, *self.answers, *self.routing, *self.voters, self.parent, *self.place),
-            *(*self.children, *self.pose, self.capsule, self.sheet),
+            *(*self.children, *self.pose, self.capsule),
         ]
         networks = [*self.left, *self.right, self.iteration, self.whose]
         # Without Gradio's queue an answer is one request, not a request and a stream, and nothing is kept of it.
@@ -239,29 +215,30 @@ class _Explorer:
             "queue": False,
         }
 
-        self.pad.submit(self.draw, networks, everything, **quick)
-        self.file.submit(self.upload, networks, everything, **quick)
-        for trigger in (self.number.submit, self.number.blur, page.load):
-            trigger(self.sample, [self.number, *networks], everything, **quick)
-        for button, choose in ((self.random, self.any_number), (self.mistake, self.wrong_number)):
-            button.click(choose, self.number, self.number, **quick).then(
-                self.sample, [self.number, *networks], everything, **quick
-            )
-        for chooser in (*self.left, *self.right):
-            chooser.input(self.again, [self.view, *networks], everything, **quick)
-        shown = [*self.answers, *self.routing, *self.voters, *self.children, *self.pose, self.capsule, self.sheet]
+        number, again = [self.number, *networks], [self.view, *networks]
         asked = [self.view, self.iteration, self.parent, *self.place, self.whose]
-        self.iteration.input(self.at_iteration, asked, shown, **quick)
+        capsule = [self.view, self.iteration, self.whose, *self.pose]
+        numbers = [*self.pose, self.capsule]
+        shown = [*self.answers, *self.routing, *self.voters, *self.children, *numbers]
+        redrawn = [
+            self.pad.submit(self.draw, networks, everything, **quick),
+            self.file.submit(self.upload, networks, everything, **quick),
+            self.iteration.input(self.at_iteration, asked, shown, **quick),
+            *(on(self.sample, number, everything, **quick) for on in (self.number.submit, self.number.blur, page.load)),
+            *(
+                button.click(choose, self.number, self.number, **quick).then(self.sample, number, everything, **quick)
+                for button, choose in ((self.random, self.any_number), (self.mistake, self.wrong_number))
+            ),
+            *(chooser.input(self.again, again, everything, **quick) for chooser in (*self.left, *self.right)),
+            *(on(self.as_routed, capsule[:3], numbers, **quick) for on in (self.whose.input, self.reset.click)),
+            *(slider.input(self.moved, capsule, self.capsule, **quick) for slider in self.pose),
+        ]
         self.parent.input(self.of_class, asked[:3], [*self.routing, *self.voters], **quick)
         for slider in self.place:
             slider.input(self.of_child, [self.view, self.iteration, *self.place], self.children, **quick)
-        numbers = [*self.pose, self.capsule, self.sheet]
-        for chooser in (self.whose.input, self.reset.click):
-            chooser(self.as_routed, [self.view, self.iteration, self.whose], numbers, **quick)
-        for slider in self.pose:
-            slider.input(
-                self.moved, [self.view, self.iteration, self.whose, *self.pose], [self.capsule, self.sheet], **quick
-            )
+        # The sheet has 176 pictures: it follows in a question of its own, so that no answer waits for it.
+        for event in redrawn:
+            event.then(self.all_moved, capsule, self.sheet, **quick)
 
     # Pictures come in
 
@@ -299,7 +276,7 @@ class _Explorer:
 
     def _nothing(self, words: str) -> list[Any]:
         said = f'<p class="trouble" role="alert">{words}</p>' if words else ""
-        rest = len(self.answers + self.routing + self.voters + self.children) + 4 + len(self.pose) + 2
+        rest = len(self.answers + self.routing + self.voters + self.children) + 4 + len(self.pose) + 1
         return [gr.skip(), said, *[gr.skip()] * rest]
 
     # Pictures are routed and shown
@@ -334,7 +311,7 @@ class _Explorer:
         """Show another iteration of the same routing."""
         *place, whose = rest
         if view is None:
-            return [gr.skip()] * (8 + len(self.pose) + 2)
+            return [gr.skip()] * (8 + len(self.pose) + 1)
         step = _whole(iteration, 1, self.iterations) - 1
         return [
             *(panels.answer(look, step) for look in view.looks),
@@ -366,25 +343,29 @@ class _Explorer:
     def as_routed(self, view: View | None, iteration: Any, whose: str) -> list[Any]:
         """Set the sliders to the numbers of the winning capsule."""
         if view is None:
-            return [gr.skip()] * (len(self.pose) + 2)
+            return [gr.skip()] * (len(self.pose) + 1)
         look, step = view.looks[whose == "right"], _whole(iteration, 1, self.iterations) - 1
         pose = look.poses[step, look.winner(step)].tolist()
-        rest = len(self.pose) - len(pose)
-        values = [gr.update(value=round(value, 2), visible=True) for value in pose]
-        return [
-            *values,
-            *[gr.update(value=0, visible=False)] * rest,
-            panels.capsule(look, step, pose),
-            panels.perturbed(look, step, pose),
-        ]
+        shown = [gr.update(value=round(value, 2), visible=True) for value in pose]
+        unused = [gr.update(value=0, visible=False)] * (len(self.pose) - len(pose))
+        return [*shown, *unused, panels.capsule(look, step, pose)]
 
-    def moved(self, view: View | None, iteration: Any, whose: str, *pose: Any) -> list[Any]:
+    def moved(self, view: View | None, iteration: Any, whose: str, *pose: Any) -> Any:
         """Draw the capsule with the numbers of the sliders."""
+        return self._with_numbers(panels.capsule, view, iteration, whose, pose)
+
+    def all_moved(self, view: View | None, iteration: Any, whose: str, *pose: Any) -> Any:
+        """Draw the capsule with each of the sliders' numbers moved a little."""
+        return self._with_numbers(panels.perturbed, view, iteration, whose, pose)
+
+    def _with_numbers(
+        self, draw: Callable[..., str], view: View | None, iteration: Any, whose: str, pose: Sequence[Any]
+    ) -> Any:
         if view is None:
-            return [gr.skip()] * 2
+            return gr.skip()
         look, step = view.looks[whose == "right"], _whole(iteration, 1, self.iterations) - 1
         numbers = [min(1.0, max(-1.0, float(value))) for value in pose[: look.poses.shape[2]]]
-        return [panels.capsule(look, step, numbers), panels.perturbed(look, step, numbers)]
+        return draw(look, step, numbers)
 
 
 def _sent(event: gr.EventData, name: str) -> Any:

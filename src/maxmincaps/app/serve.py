@@ -55,7 +55,14 @@ class Door:
         """Give the uvicorn server that stands behind this door; `run` serves until Ctrl-C."""
         uvicorn = extra("app", "uvicorn")
         guarded = Guard(app, self.token, policy=policy, most_bytes=most_bytes)
-        config = uvicorn.Config(guarded, log_level="error", access_log=False, server_header=False, ws="none")
+        config = uvicorn.Config(
+            guarded,
+            log_level="error",
+            access_log=False,
+            server_header=False,
+            ws="none",
+            timeout_graceful_shutdown=1,  # an open page holds a stream open for ever; Ctrl-C does not wait for it
+        )
         return uvicorn.Server(config)
 
     def serve(self, app: ASGIApp, *, policy: str, most_bytes: int) -> None:
