@@ -1,7 +1,10 @@
 """The pages in a real browser: what a person does, and what they see."""
 
 import re
+import sys
+import tempfile
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -11,7 +14,8 @@ from maxmincaps.app.runs import trained_runs
 from tests.app.conftest import Served, Visitor, persist
 
 LOCAL = re.compile(r"^(http://127\.0\.0\.1:|data:|blob:)")
-PATHS = re.compile(r"(/home/|/usr/|site-packages|[A-Z]:\\)")
+FOLDERS = {tempfile.gettempdir(), str(Path.home()), str(Path.cwd()), sys.prefix, sys.base_prefix}
+PATHS = re.compile("|".join(map(re.escape, [*FOLDERS, "site-packages"])))
 
 
 @pytest.fixture(scope="session")
