@@ -81,7 +81,12 @@ class CapsNet(nn.Module, OnHub):
         self.image_shape = (channels, height, width)
         self.grid = (types, *places)
         self.conv1 = StridedConvolution(
-            channels, conv_channels, conv_kernel, stride=conv_stride, padding=conv_padding, method=convolution
+            channels,
+            conv_channels,
+            conv_kernel,
+            stride=conv_stride,
+            padding=conv_padding,
+            method="direct" if convolution == "direct" else "auto",  # few channels come in: spectral never pays here
         )
         self.primary = PrimaryCapsules(
             conv_channels,
