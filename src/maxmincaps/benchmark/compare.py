@@ -55,7 +55,12 @@ RATIOS = [
 
 
 def compare(
-    ratios: list[Ratio], *, rounds: int, threads: int, told: Callable[[Case], None] | None = None
+    ratios: list[Ratio],
+    *,
+    rounds: int,
+    threads: int,
+    profiles: bool = False,
+    told: Callable[[Case], None] | None = None,
 ) -> dict[str, Any]:
     """Time every case once a round and give all timings, and for each ratio its median and its range over rounds."""
     bf16 = has_bf16(torch.device("cpu"))
@@ -65,13 +70,16 @@ def compare(
         for case, times in timings.items():
             if told:
                 told(case)
-            times.append(_timed(case, threads))
+            times.append(_in_own_process(case, threads))
     return {
         "made_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "rounds": rounds,
         "environment": {**environment(torch.device("cpu")), "threads": threads, "bf16": bf16},
         "timings": [{**asdict(case), "rounds": times} for case, times in timings.items()],
         "ratios": [_summary(ratio, timings) for ratio in ratios],
+        "profiles": {case.contestant: _in_own_process(case, threads, profile=True) for case in (TEXTBOOK, OURS)}
+        if profiles
+        else {},
     }
 
 
@@ -90,8 +98,9 @@ def _each_round(ratio: Ratio, timings: dict[Case, list[dict[str, float]]]) -> It
         yield above[ratio.of] / below[ratio.of]
 
 
-def _timed(case: Case, threads: int) -> dict[str, float]:
-    words = [sys.executable, "-m", "maxmincaps.benchmark.worker", json.dumps({**asdict(case), "threads": threads})]
+def _in_own_process(case: Case, threads: int, *, profile: bool = False) -> Any:
+    settings = {**asdict(case), "threads": threads, "profile": profile}
+    words = [sys.executable, "-m", "maxmincaps.benchmark.worker", json.dumps(settings)]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(f"{case} failed:\n{done.stderr}")

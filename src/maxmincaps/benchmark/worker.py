@@ -74,6 +74,21 @@ def measure(case: Case, *, warm_up: int = 2, steps: int = 5) -> Timing:
     return Timing(median(times[warm_up:]), peak_memory_mb(torch.device("cpu")) - held, steps)
 
 
+def profile(case: Case, *, most: int = 12) -> list[dict[str, float | str]]:
+    """Give the operators that a training step spends its time in, with their share of it."""
+    torch.manual_seed(0)
+    network = build(case)
+    images, labels = torch.rand(case.batch, *SHAPES[case.network]), torch.randint(0, 10, (case.batch,))
+    optimizer = torch.optim.Adam(network.parameters(), fused=True)
+    _step(network, optimizer, images, labels, case)
+    with torch.profiler.profile() as seen:
+        _step(network, optimizer, images, labels, case)
+    spent = {event.key: event.self_cpu_time_total / 1000 for event in seen.key_averages()}
+    total = sum(spent.values())
+    largest = sorted(spent.items(), key=lambda each: -each[1])[:most]
+    return [{"operator": name, "ms": round(ms, 1), "share": round(ms / total, 3)} for name, ms in largest]
+
+
 def _step(network: nn.Module, optimizer: torch.optim.Optimizer, images: Tensor, labels: Tensor, case: Case) -> None:
     if not case.training:
         with torch.inference_mode():
@@ -99,4 +114,6 @@ def _held_mb() -> float:
 if __name__ == "__main__":
     settings = json.loads(sys.argv[1])
     torch.set_num_threads(settings.pop("threads"))
-    print(json.dumps(asdict(measure(Case(**settings)))))
+    wants_profile = settings.pop("profile")
+    case = Case(**settings)
+    print(json.dumps(profile(case) if wants_profile else asdict(measure(case))))

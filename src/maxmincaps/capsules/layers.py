@@ -111,10 +111,11 @@ class RoutedCapsules(nn.Module):
     def typical_couplings(self) -> Couplings:
         """Give the couplings of the last iteration, for logits of ordinary size: what W is multiplied by in effect."""
         parents = self.weights.shape[1]
-        if self.iterations == 1:
-            return torch.tensor([self.normalization.start_for(parents)], device="cpu")
+        first = torch.tensor([self.normalization.start_for(parents)], device="cpu")
         generator = torch.Generator().manual_seed(0)
-        return self.normalization(torch.randn(1000, parents, generator=generator, device="cpu").abs())
+        last = self.normalization(torch.randn(1000, parents, generator=generator, device="cpu").abs())
+        # The couplings of a lone parent may all be zero, as equal logits give Max-Min's lower bound.
+        return last if self.iterations > 1 and last.any() else first
 
     def votes(self, parts: Parts) -> VoteProducts:
         """Give the votes of all children, for `routing_steps`, with gradients through all that is asked of them."""

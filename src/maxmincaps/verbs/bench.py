@@ -21,7 +21,7 @@ def bench(*, rounds: int = 3, threads: int = 2, quick: bool = False, out: Path |
     quick: bool
         Only the first row.
     out: Path
-        Write all timings to this .json file, and a plot beside it.
+        Write all timings and a profile of a step to this .json file, and a plot beside it.
     """
     ratios = RATIOS[:1] if quick else RATIOS
     with Progress(console=console, transient=True) as progress:
@@ -30,6 +30,7 @@ def bench(*, rounds: int = 3, threads: int = 2, quick: bool = False, out: Path |
             ratios,
             rounds=rounds,
             threads=threads,
+            profiles=out is not None,
             told=lambda case: progress.update(task, advance=1, description=f"{case.contestant}, batch {case.batch}"),
         )
     shown = table(

@@ -33,7 +33,7 @@ def predict(run: Run, images: list[Path], *, weights: Which = "best") -> None:
     for path in images:
         lengths = predictor.lengths_of_file(path)
         winner = predictor.classes[int(lengths.argmax())]
-        console.print(f"\n[bold]{path}[/]  is  [bold green]{winner}[/]", highlight=False)
+        console.print(f"\n[bold]{path}[/]  is  [bold green]{winner}[/]", highlight=False, soft_wrap=True)
         width = max(len(name) for name in predictor.classes)
         for name, length in zip(predictor.classes, lengths.tolist(), strict=True):
             console.print(f"  {name:>{width}}  {length:.2f}  {bar(length)}", highlight=False)
