@@ -41,7 +41,7 @@ DATASETS_STUDY = Study(
             Budget(epochs=15, datasets=("cifar10",)),
         ),
         "minute": (MINUTE,),
-        "quickstart": (Budget(epochs=6, changes={"batch_size": 50}, datasets=("mnist-5k",)),),
+        "quickstart": (Budget(epochs=5, changes={"batch_size": 50}, datasets=("mnist-5k",)),),
     },
     notes={
         "paper": UNSTATED,

@@ -68,7 +68,7 @@ def train(
     _show_results([record])
 
 
-def quickstart(*, out: Path = Path("quickstart"), epochs: int = 6, batch_size: int = 50, seed: int = 0) -> None:
+def quickstart(*, out: Path = Path("quickstart"), epochs: int = 5, batch_size: int = 50, seed: int = 0) -> None:
     """Train the paper's network with Max-Min and with Softmax on 5,000 real digits, and compare them.
 
     Parameters
