@@ -1,5 +1,6 @@
 """`maxmincaps train` and `maxmincaps quickstart`."""
 
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -96,15 +97,16 @@ def quickstart(*, out: Path = Path("quickstart"), epochs: int = 5, batch_size: i
     from maxmincaps.report.build import build  # here, as it needs an extra and training does not
 
     page = build(out, out / "report")
+    command = sys.argv[0]  # as it was called, so that each line can be copied
     console.print(
         f"""
 [bold]Look[/] at {page}: couplings, lengths, tuning curves and errors of both networks.
 [bold]Next[/], if you like:
-  maxmincaps app {out}/max-min                   draw a digit and watch it being routed
-  maxmincaps predict {out}/max-min FILE.png      classify an image of your own
-  maxmincaps train --dataset mnist               all 60,000 digits
-  maxmincaps train --dataset path/to/folder      your own images, one subfolder per class
-  maxmincaps study list                          the paper's tables and figures""",
+  {command} app {out}/max-min                   draw a digit and watch it being routed
+  {command} predict {out}/max-min FILE.png      classify an image of your own
+  {command} train --dataset mnist                    all 60,000 digits
+  {command} train --dataset path/to/folder           your own images, one subfolder per class
+  {command} study list                               the paper's tables and figures""",
         highlight=False,
         soft_wrap=True,
     )
@@ -116,15 +118,15 @@ def _given(*parts: Any) -> dict[str, Any]:
 
 
 def _show_results(records: list[Record]) -> None:
-    shown = table(
-        "Test accuracy", "dataset", "normalization", "#best epoch", "#final epoch", "#training", "#epochs", "#time"
-    )
+    judges = " or ".join(sorted({record.result["best_chosen_by"] for record in records}))
+    title = f"Test accuracy (best epoch by {judges} images)"
+    shown = table(title, "dataset", "normalization", "#best", "#final", "#training", "#epochs", "#time")
     for record in records:
         recipe, result = record.recipe, record.result
         shown.add_row(
             recipe.dataset,
-            f"{recipe.normalization}, r = {recipe.iterations}",
-            f"{percent(result['best_test_accuracy'])} (epoch {result['best_epoch']}, by {result['best_chosen_by']})",
+            recipe.normalization,
+            f"{percent(result['best_test_accuracy'])}, {result['best_epoch']}",
             percent(result["final_test_accuracy"]),
             percent(result["train_accuracy"]),
             str(result["epochs"]),
