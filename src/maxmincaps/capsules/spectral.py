@@ -1,4 +1,4 @@
-"""The strided convolution as a handful of matrix products: exact, and four times as fast where channels are many.
+"""The strided convolution as a handful of matrix products: exact, and faster where channels are many.
 
 A convolution of stride s is one of stride 1 over the s·s *phases* of the image (phase p, q: the pixels whose row leaves
 remainder p and whose column q). A phase has `height2 + taps - 1` rows, and a cyclic convolution of just that length
@@ -36,7 +36,7 @@ from maxmincaps.errors import InputError, known
 METHODS = ("auto", "spectral", "unfold", "direct")
 
 # The time for one transformed number, in multiply-adds of a matrix product, besides its own few: measured over twenty
-# layers, so that the two forms are foretold to be level where their forward times are (backward gains more).
+# layers, fitted by eye to where their forward times are level (backward gains more).
 TRANSFORM = 30
 
 # With fewer channels the products are too thin to run at full speed.
