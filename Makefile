@@ -1,14 +1,17 @@
-# The habits of this project, each one line: make quickstart · test · lint · docs · bench · clean
+# The habits of this project, each one line: make quickstart · test · torture · lint · docs · bench · clean
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: quickstart test lint docs bench clean
+.PHONY: quickstart test torture lint docs bench clean
 
 quickstart: .venv/quickstart.ready  ## the paper's network, Max-Min beside Softmax, on 5,000 digits, with a report
 	@$(BIN)/maxmincaps quickstart
 
 test: .venv/dev.ready lint  ## lint, types, import layers and all tests
 	@$(BIN)/python -m pytest
+
+torture: .venv/dev.ready  ## the long version of the fault tests; its figures go into docs/reliability.md
+	@MAXMINCAPS_TORTURE=1 $(BIN)/python -m pytest tests/faults
 
 lint: .venv/dev.ready
 	@$(BIN)/ruff check && $(BIN)/ruff format --check && $(BIN)/pyrefly check && $(BIN)/lint-imports

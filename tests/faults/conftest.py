@@ -1,0 +1,60 @@
+"""What the fault tests share: figures that a test states, and a long version of each test.
+
+`make torture` sets MAXMINCAPS_TORTURE=1. It then takes the long version of every test, prints the figures, and keeps
+those of the tests that ran in docs/reliability.json and in the table of docs/reliability.md.
+"""
+
+import os
+from collections import defaultdict
+
+import pytest
+
+from tests.faults.figures import PAGE, add, filled, keep, said
+
+TORTURE = os.environ.get("MAXMINCAPS_TORTURE") == "1"
+PROPERTY = "figures"
+
+
+@pytest.fixture
+def scale():
+    """Choose between the quick and the long version of a test: `scale(5, 100)`."""
+
+    def choose(quick, long):
+        return long if TORTURE else quick
+
+    return choose
+
+
+@pytest.fixture
+def tally(record_property):
+    """State what a test has tried and what came of it: `tally("writes that failed", tried=120, lost=0)`.
+
+    Numbers that the cases of a parametrized test state under the same words are added up.
+    """
+
+    def state(what: str, **figures: float | str):
+        # As a property it reaches the end of the session from any process of pytest-xdist.
+        record_property(PROPERTY, (what, figures))
+
+    return state
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Print the figures of a long version, and keep them if no test failed."""
+    if not TORTURE:
+        return
+    figures = defaultdict(dict)
+    for report in terminalreporter.stats.get("passed", []):
+        stated = [value for name, value in getattr(report, "user_properties", []) if name == PROPERTY]
+        for what, numbers in stated if report.when == "call" else []:
+            add(figures[report.nodeid.removeprefix("tests/faults/").partition("[")[0]], what, numbers)
+    if not figures:
+        return
+    terminalreporter.section("figures")
+    for test, stated in sorted(figures.items()):
+        terminalreporter.write_line(f"{test}\n    {said(stated)}")
+    if terminalreporter.stats.get("failed") or terminalreporter.stats.get("error"):
+        terminalreporter.write_line("not kept, as a test failed")
+        return
+    kept = keep(figures)
+    PAGE.write_text(filled(PAGE.read_text(encoding="utf-8"), kept["tests"]), encoding="utf-8")

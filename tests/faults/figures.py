@@ -1,0 +1,69 @@
+"""The figures that the fault tests state, where they are kept, and the page that shows them."""
+
+import json
+import os
+import platform
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+
+FOLDER = Path(__file__).parent
+PAGE = FOLDER.parents[1] / "docs" / "reliability.md"
+KEPT = PAGE.with_suffix(".json")
+ROW = re.compile(r"^\| (?P<promise>.+?) \| (?P<figures>.*?) ?\| `(?P<test>test_\w+\.py::.+?)` \|$", re.MULTILINE)
+"""A row of the page: a promise, the figures beside it, and the test that states them."""
+
+Figures = dict[str, dict[str, Any]]
+"""What was counted, and the numbers by name."""
+
+
+def said(figures: Figures) -> str:
+    """Write the figures of one test as words: `writes that failed: 120 tried, 0 lost`."""
+    return "; ".join(
+        f"{what}: {', '.join(_said(*one) for one in numbers.items())}" for what, numbers in figures.items()
+    )
+
+
+def _said(name: str, value: float | str) -> str:
+    number = f"{value:,}" if isinstance(value, int) else f"{value:,.3g}" if isinstance(value, float) else value
+    return f"{number} {name.replace('_', ' ')}"
+
+
+def add(figures: Figures, what: str, numbers: dict[str, Any]) -> None:
+    """Add numbers to those that other cases of the same test have stated."""
+    before = figures.get(what, {})
+    figures[what] = before | {
+        name: before[name] + value if name in before else value for name, value in numbers.items()
+    }
+
+
+def filled(page: str, tests: dict[str, Figures]) -> str:
+    """Give the page with the figures of each row's test beside its promise; nobody writes a figure there by hand."""
+
+    def row(found: re.Match[str]) -> str:
+        return f"| {found['promise']} | {said(tests.get(found['test'], {}))} | `{found['test']}` |"
+
+    return ROW.sub(row, page)
+
+
+def keep(figures: dict[str, Figures]) -> dict[str, Any]:
+    """Put figures in place of those of the same test files, and leave those of files that did not run."""
+    ran = {test.partition("::")[0] for test in figures}
+    before = json.loads(KEPT.read_text(encoding="utf-8"))["tests"] if KEPT.exists() else {}
+    others = {
+        test: stated
+        for test, stated in before.items()
+        if (name := test.partition("::")[0]) not in ran and (FOLDER / name).exists()
+    }
+    kept = {
+        "date": datetime.now(UTC).date().isoformat(),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "cores": os.cpu_count(),
+        "tests": dict(sorted({**others, **figures}.items())),
+    }
+    KEPT.write_text(json.dumps(kept, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    return kept
