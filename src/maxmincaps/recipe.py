@@ -152,6 +152,12 @@ class TrainingSettings(Settings):
     decay_steps: int = Field(2000, ge=1)
     """Steps over which the learning rate decays by `decay`."""
 
+    schedule: Literal["decay", "cosine"] = "decay"
+    """How the learning rate falls: by `decay`, or along half a cosine to its smallest value at the last step."""
+
+    warmup: int = Field(0, ge=0)
+    """Steps over which the learning rate rises to its full value at the start."""
+
     min_learning_rate: float = Field(1e-6, ge=0)
     """The learning rate never falls below this."""
 
@@ -179,6 +185,9 @@ class TrainingSettings(Settings):
     primary_rate: float | None = Field(None, gt=0)
     """PrimaryCaps' learning rate as a multiple of the learning rate. Default: by the same rule."""
 
+    average: float = Field(0.0, ge=0, lt=1)
+    """Judge and keep a moving average of the weights; each step keeps this share of it. 0: the weights themselves."""
+
     non_finite: Literal["stop", "skip"] = "stop"
     """What a loss or gradient that is not finite does: stop the run, or skip that step and count it."""
 
@@ -203,6 +212,9 @@ class MachineSettings(Settings):
 
     checkpoint_seconds: float = Field(60.0, ge=0)
     """A run that is killed loses at most about this much work."""
+
+    watch: int = Field(0, ge=0)
+    """Describe the inside of the network at each of the first N steps, in the record's steps.jsonl."""
 
 
 class Recipe(MachineSettings, TrainingSettings, NetworkSettings, DataSettings):

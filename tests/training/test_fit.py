@@ -8,6 +8,7 @@ import torch
 from safetensors.torch import load_file
 
 from maxmincaps import NORMALIZATIONS, CapsNet, Normalization, fit, load_network
+from maxmincaps.data.images import splits
 from maxmincaps.errors import DivergedError, InputError
 from maxmincaps.training.checkpoint import CHECKPOINT
 from maxmincaps.training.observer import Observer
@@ -83,6 +84,35 @@ class StopAt(Observer):
             import signal
 
             signal.raise_signal(signal.SIGINT)
+
+
+def test_the_average_and_what_was_watched_survive_a_stop(tiny, tmp_path):
+    recipe = tiny(average=0.9, schedule="cosine", warmup=2, watch=5)
+    whole = fit(recipe, tmp_path / "whole")
+    with pytest.raises(KeyboardInterrupt):
+        fit(recipe, tmp_path / "run", observer=StopAt(4))
+    resumed = fit(recipe, tmp_path / "run", resume=True)
+    assert equal_bits(resumed, whole)
+    assert resumed.read("steps.jsonl") == whole.read("steps.jsonl")
+
+
+def test_the_first_steps_are_described_and_the_watching_changes_nothing(whole, tiny, tmp_path):
+    watched = fit(tiny(watch=4), tmp_path / "run")
+    lines = [json.loads(line) for line in watched.read("steps.jsonl").splitlines()]
+    assert equal_bits(watched, whole)
+    assert len(lines) == 4
+    assert lines[0]["gradients"].keys() == {"conv1", "primary", "votes", "decoder"}
+    assert all(0 < line["class_length"] < line["longest_class_length"] < 1 for line in lines)
+    assert all(0 <= low <= middle <= high <= 1 for line in lines for low, middle, high in [line["couplings"]])
+
+
+def test_the_average_is_that_of_the_steps(tiny, tmp_path):
+    """With a share so small that the rule for the first steps never applies, a step makes nearly all of it."""
+    plain = fit(tiny(epochs=1, train_images=50), tmp_path / "one step")
+    averaged = fit(tiny(epochs=1, train_images=50, average=0.05), tmp_path / "averaged")
+    start = initial_network(tiny(), splits(tiny()).train).state_dict()
+    for name, after in weights_of(plain).items():
+        torch.testing.assert_close(weights_of(averaged)[name], start[name].lerp(after, 0.95))
 
 
 @pytest.mark.parametrize("step", [1, 2, 3, 4, 5])
@@ -199,15 +229,20 @@ def test_two_processes_give_the_result_of_one_within_rounding(whole, tiny, tmp_p
 
 def test_the_learning_rate_decays_continuously_down_to_its_floor(tiny):
     recipe = tiny(learning_rate=0.001, decay=0.96, decay_steps=2000, min_learning_rate=1e-6)
-    assert learning_rate_at(recipe, 0) == 0.001
-    assert learning_rate_at(recipe, 1000) == pytest.approx(0.001 * 0.96**0.5)
-    assert learning_rate_at(recipe, 2000) == pytest.approx(0.00096)
-    assert learning_rate_at(recipe, 10**7) == 1e-6
+    assert learning_rate_at(recipe, 0, 1) == 0.001
+    assert learning_rate_at(recipe, 1000, 1) == pytest.approx(0.001 * 0.96**0.5)
+    assert learning_rate_at(recipe, 2000, 1) == pytest.approx(0.00096)
+    assert learning_rate_at(recipe, 10**7, 1) == 1e-6
+
+
+def test_a_cosine_ends_at_the_floor_and_a_warm_up_begins_low(tiny):
+    recipe = tiny(schedule="cosine", warmup=9, learning_rate=0.001, min_learning_rate=1e-6)
+    assert learning_rate_at(recipe, 0, 1000) == pytest.approx(0.0001)
+    assert learning_rate_at(recipe, 500, 1000) == pytest.approx(0.0005)
+    assert learning_rate_at(recipe, 1000, 1000) == 1e-6
 
 
 def test_sabours_initial_values_are_those_of_the_spec(tiny):
-    from maxmincaps.data.images import splits
-
     recipe = tiny(initial_values="sabour", conv_channels=64, vote_sigma=0.1)
     network = initial_network(recipe, splits(recipe).train)
     assert network.conv1.weight.std().item() == pytest.approx(0.05 * 0.88, rel=0.05)  # cut off at two sigma

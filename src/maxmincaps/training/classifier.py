@@ -11,7 +11,7 @@ from torch import Tensor
 from maxmincaps.capsules.losses import capsule_losses
 from maxmincaps.capsules.network import CapsNet
 from maxmincaps.data.augment import for_testing, for_training
-from maxmincaps.data.batches import generator_for
+from maxmincaps.data.batches import batch_count, generator_for
 from maxmincaps.data.images import ImageSet
 from maxmincaps.errors import DivergedError, InputError, extra
 from maxmincaps.recipe import Recipe, recipe_from
@@ -127,10 +127,11 @@ def _trained(
     optimizer, augment = optimizer_for(recipe, network), for_training(recipe)
     generator = generator_for(recipe.seed, "classifier")
     losses: list[float] = []
+    steps = recipe.epochs * batch_count(len(images), recipe.batch_size)
     for _ in range(recipe.epochs):
         for chosen in torch.randperm(len(images), generator=generator).split(recipe.batch_size):
             for group in optimizer.param_groups:
-                group["lr"] = learning_rate_at(recipe, len(losses)) * group["rate"]
+                group["lr"] = learning_rate_at(recipe, len(losses), steps) * group["rate"]
             seen = augment(images[chosen], generator)
             loss = capsule_losses(
                 network(seen, labels[chosen]),

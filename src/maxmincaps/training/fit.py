@@ -16,6 +16,7 @@ from maxmincaps.data.batches import Batch
 from maxmincaps.data.images import Splits, splits
 from maxmincaps.errors import DivergedError, InputError
 from maxmincaps.recipe import Recipe
+from maxmincaps.training.average import average_into
 from maxmincaps.training.environment import environment
 from maxmincaps.training.interrupt import StopWish, stop_wishes
 from maxmincaps.training.observer import SILENT, Observer
@@ -24,6 +25,7 @@ from maxmincaps.training.processes import Processes, precision_on, processes_for
 from maxmincaps.training.record import Record
 from maxmincaps.training.results import begin_record, conclude, end_epoch
 from maxmincaps.training.run import Run, Tally
+from maxmincaps.training.watch import describe
 
 
 def fit(recipe: Recipe, folder: Path | str, *, resume: bool = False, observer: Observer = SILENT) -> Record:
@@ -51,7 +53,7 @@ def _train(processes: Processes, recipe: Recipe, record: Record, images: Splits,
     with threads_of(recipe), stop_wishes(observer.wants_to_stop) as wish:
         run = Run.prepare(processes, recipe, record, images)
         begin_record(run, environment(processes.device, precision_on(processes.device, recipe)))
-        observer.started(recipe, recipe.epochs * run.steps_per_epoch, run.state.step)
+        observer.started(recipe, run.steps, run.state.step)
         try:
             while run.state.epoch < recipe.epochs:
                 for batch in run.batches():
@@ -66,7 +68,7 @@ def _step(run: Run, batch: Batch, wish: StopWish) -> float:
     """Make one step of Adam, then a checkpoint if one is due or somebody wants to stop; give the loss."""
     recipe, state, here = run.recipe, run.state, len(batch)
     for group in run.optimizer.param_groups:
-        group["lr"] = learning_rate_at(recipe, state.step) * group["rate"]
+        group["lr"] = learning_rate_at(recipe, state.step, run.steps) * group["rate"]
     run.network.train()
     output = run.network(batch.images, batch.labels)
     losses = capsule_losses(
@@ -90,8 +92,12 @@ def _step(run: Run, batch: Batch, wish: StopWish) -> float:
     # The mean over the processes is then the mean over the whole batch, even where they share it unevenly.
     run.processes.backward(losses.total * (here * run.processes.world_size / tally.seen))
 
+    if state.step < recipe.watch:
+        state.watched.append(describe(run.plain_network, batch.images, loss=tally.loss / tally.seen))
     if math.isfinite(tally.loss) and _gradients_are_finite(run):
         run.optimizer.step()
+        if run.averaged:
+            average_into(run.averaged, run.plain_network, recipe.average, state.step)
         state.tally += tally
     elif recipe.non_finite == "skip":
         state.skipped_steps += 1

@@ -1,5 +1,6 @@
 """What a run needs before its first step: threads, initial values, an optimizer, a learning rate."""
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -75,9 +76,14 @@ def rate_for(terms: int) -> float:
     return min(1.0, FULL_RATE_TERMS / terms)
 
 
-def learning_rate_at(recipe: Recipe, step: int) -> float:
-    """Decay continuously, never below the smallest rate: a function of the step alone, so there is nothing to save."""
-    return max(recipe.min_learning_rate, recipe.learning_rate * recipe.decay ** (step / recipe.decay_steps))
+def learning_rate_at(recipe: Recipe, step: int, steps: int) -> float:
+    """Give the rate of one of `steps` steps, never below the smallest: a function, so there is nothing to save."""
+    if recipe.schedule == "cosine":
+        share = (1 + math.cos(math.pi * step / steps)) / 2
+    else:
+        share = recipe.decay ** (step / recipe.decay_steps)
+    rise = min(1.0, (step + 1) / (recipe.warmup + 1))
+    return max(recipe.min_learning_rate, recipe.learning_rate * share * rise)
 
 
 def _initialise_as_sabour(network: CapsNet) -> None:

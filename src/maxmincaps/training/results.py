@@ -53,7 +53,9 @@ def end_epoch(run: Run) -> dict[str, Any]:
     if judged > state.best_accuracy:
         state.best_accuracy, state.best_epoch = judged, state.epoch
         run.save_weights("best")
-    couplings = coupling_statistics(run.plain_network, _as_tested(run, run.splits.train.take(slice(0, WATCHED_IMAGES))))
+    couplings = coupling_statistics(
+        run.judged_network, _as_tested(run, run.splits.train.take(slice(0, WATCHED_IMAGES)))
+    )
     before = sum(line["seconds"] for line in state.history)
     seconds = run.elapsed_s() - before
     line = {
@@ -63,7 +65,7 @@ def end_epoch(run: Run) -> dict[str, Any]:
         "reconstruction_loss": tally.reconstruction / max(tally.seen, 1),
         "running_train_accuracy": tally.correct / max(tally.seen, 1),
         f"{name}_accuracy": judged,
-        "learning_rate": learning_rate_at(run.recipe, state.step),
+        "learning_rate": learning_rate_at(run.recipe, state.step, run.steps),
         "coupling_entropy": couplings.entropy,
         "coupling_spread": couplings.spread,
         "dead_children": couplings.dead_children,
@@ -76,6 +78,8 @@ def end_epoch(run: Run) -> dict[str, Any]:
     run.save_checkpoint()
     if run.processes.is_global_zero:
         run.record.write("history.jsonl", state.history)
+        if state.watched:
+            run.record.write("steps.jsonl", state.watched)
     return line
 
 
@@ -111,7 +115,7 @@ def _best_test_accuracy(run: Run) -> float:
     """Measure the weights of the best epoch on the whole test set, whatever they were chosen by."""
     run.processes.barrier()
     path = run.record.folder / "best.safetensors"
-    load_weights(run.plain_network, load_tensors(path)[0], path, in_place=True)
+    load_weights(run.judged_network, load_tensors(path)[0], path, in_place=True)
     return accuracy(run.lengths_of(run.splits.test), run.splits.test.labels)
 
 
@@ -128,7 +132,7 @@ def _write_lengths(run: Run, lengths: torch.Tensor) -> None:
 def _write_trace(run: Run) -> None:
     """Keep how routing went for the first training image: figures 2 to 4 of the paper."""
     first = run.splits.train.take(slice(0, 1))
-    steps = routing_trace(run.plain_network, _as_tested(run, first)[0])
+    steps = routing_trace(run.judged_network, _as_tested(run, first)[0])
     tensors = {
         "logits": torch.stack([step.logits[0] for step in steps]),
         "couplings": torch.stack([step.couplings[0] for step in steps]),

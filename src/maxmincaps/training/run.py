@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator
+from copy import deepcopy
 from dataclasses import asdict, astuple, dataclass, field
 from typing import Any, Self, cast
 
@@ -53,6 +54,7 @@ class State:
     elapsed_s: float = 0.0
     tally: Tally = field(default_factory=Tally)
     history: list[dict[str, Any]] = field(default_factory=list)
+    watched: list[dict[str, Any]] = field(default_factory=list)
     best_accuracy: float = -1.0
     best_epoch: int = 0
 
@@ -73,6 +75,8 @@ class Run:
     network: nn.Module
     optimizer: torch.optim.Optimizer
     state: State
+    averaged: CapsNet | None = None
+    """The moving average of the network, if the recipe asks for one."""
     saved_at: float = field(default_factory=time.monotonic)
 
     @classmethod
@@ -87,6 +91,7 @@ class Run:
         network = initial_network(recipe, splits.train)
         network, optimizer = processes.setup(network, optimizer_for(recipe, network))
         run = cls(processes, recipe, record, splits, network, optimizer, State())
+        run.averaged = deepcopy(run.plain_network) if recipe.average else None
         if (record.folder / CHECKPOINT).exists():
             run.load_checkpoint()
         return run
@@ -97,9 +102,19 @@ class Run:
         return cast(CapsNet, self.network.module)
 
     @property
+    def judged_network(self) -> CapsNet:
+        """The network whose answers count and whose weights are kept."""
+        return self.averaged or self.plain_network
+
+    @property
     def steps_per_epoch(self) -> int:
         """Batches of an epoch; the last may be smaller."""
         return batch_count(len(self.splits.train), self.recipe.batch_size)
+
+    @property
+    def steps(self) -> int:
+        """Steps of the whole run."""
+        return self.recipe.epochs * self.steps_per_epoch
 
     @property
     def prepare_images(self) -> Callable[[Tensor], Tensor]:
@@ -126,7 +141,7 @@ class Run:
         # The last share is filled up with the last image, as all must be equally long to be gathered.
         first = self.processes.global_rank * share
         own = torch.arange(first, first + share).clamp(max=len(images) - 1)
-        lengths = class_lengths(self.network, images.take(own), self.prepare_images)
+        lengths = class_lengths(self.averaged or self.network, images.take(own), self.prepare_images)
         if self.processes.world_size == 1:
             return lengths
         gathered = cast(Tensor, self.processes.all_gather(lengths.to(self.processes.device)))
@@ -159,8 +174,10 @@ class Run:
         """Put the run away, so that another process can go on from here."""
         self.state.elapsed_s, self.saved_at = self.elapsed_s(), time.monotonic()
         if self.processes.is_global_zero:
-            tensors = {f"network.{name}": tensor for name, tensor in self.plain_network.state_dict().items()}
-            tensors |= {f"optimizer.{name}": tensor for name, tensor in optimizer_tensors(self.optimizer).items()}
+            parts = {"network": self.plain_network.state_dict(), "optimizer": optimizer_tensors(self.optimizer)}
+            if self.averaged:
+                parts["averaged"] = self.averaged.state_dict()
+            tensors = {f"{part}.{name}": tensor for part, named in parts.items() for name, tensor in named.items()}
             note = {"fingerprint": self.recipe.fingerprint(), "state": asdict(self.state)}
             save_tensors(self.record.folder / CHECKPOINT, tensors, note)
 
@@ -170,16 +187,17 @@ class Run:
         tensors, note = load_tensors(path)
         if note.get("fingerprint") != self.recipe.fingerprint():
             raise InputError(f"{path}: is of recipe {note.get('fingerprint')}, expected {self.recipe.fingerprint()}")
-        named = {part: _below(tensors, f"{part}.") for part in ("network", "optimizer")}
-        load_weights(self.plain_network, named["network"], path, in_place=True)
-        restore_optimizer(self.optimizer, named["optimizer"])
+        load_weights(self.plain_network, _below(tensors, "network."), path, in_place=True)
+        restore_optimizer(self.optimizer, _below(tensors, "optimizer."))
+        if self.averaged:
+            load_weights(self.averaged, _below(tensors, "averaged."), path, in_place=True)
         self.state = State.from_note(note["state"])
 
     def save_weights(self, name: str) -> None:
         """Write the network's weights into the record."""
         if self.processes.is_global_zero:
             path = self.record.folder / f"{name}.safetensors"
-            save_tensors(path, self.plain_network.state_dict(), {"epoch": self.state.epoch})
+            save_tensors(path, self.judged_network.state_dict(), {"epoch": self.state.epoch})
 
 
 def _below(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
