@@ -22,7 +22,8 @@ Figures = dict[str, dict[str, Any]]
 
 def said(figures: Figures) -> str:
     """Write the figures of one test as words: `writes that failed: 120 tried, 0 lost`."""
-    return "; ".join(
+    parts = {what: ", ".join(_said(*one) for one in numbers.items()) for what, numbers in figures.items()}
+    return "; ".join(f"{what}: {words}" for what, words in parts.items())
         f"{what}: {', '.join(_said(*one) for one in numbers.items())}" for what, numbers in figures.items()
     )
 
