@@ -24,8 +24,6 @@ def said(figures: Figures) -> str:
     """Write the figures of one test as words: `writes that failed: 120 tried, 0 lost`."""
     parts = {what: ", ".join(_said(*one) for one in numbers.items()) for what, numbers in figures.items()}
     return "; ".join(f"{what}: {words}" for what, words in parts.items())
-        f"{what}: {', '.join(_said(*one) for one in numbers.items())}" for what, numbers in figures.items()
-    )
 
 
 def _said(name: str, value: float | str) -> str:
