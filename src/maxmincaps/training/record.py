@@ -12,7 +12,6 @@ result.json          the outcome. It is written last: a record is complete when 
 """
 
 import json
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
+from maxmincaps.data.cache import make_folder, sync_folder, write_through
 from maxmincaps.errors import InputError
 from maxmincaps.recipe import Recipe
 
@@ -108,16 +108,18 @@ class Record:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Let one process at a time train here. The lock dies with its process, so none is ever stale."""
-        self.folder.mkdir(parents=True, exist_ok=True)
         lock = FileLock(self.folder / ".lock")
-        try:
-            lock.acquire(timeout=0)
-        except Timeout:
-            raise InUseError(f"{self.folder}: another process is training here") from None
+        with _writing(self.folder):
+            make_folder(self.folder)
+            try:
+                lock.acquire(timeout=0)
+            except Timeout:
+                raise InUseError(f"{self.folder}: another process is training here") from None
         try:
             yield
         finally:
-            lock.release()
+            with _writing(self.folder):
+                lock.release()
 
     def _json(self, name: str) -> dict[str, Any]:
         return _parsed(self.read(name), self.folder / name)
@@ -135,15 +137,10 @@ def history_html(lines: list[dict[str, Any]]) -> str:
 def write_whole(path: Path, content: bytes) -> None:
     """Write beside the file, force it to the disk, then rename it into place."""
     beside = path.with_name(f".{path.name}.new")
-    try:
-        with beside.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
+    with _writing(path):
+        write_through(beside, content)
         beside.replace(path)
-        _sync_folder(path.parent)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror}") from error
+        sync_folder(path.parent)
 
 
 def records_under(folder: Path) -> list[Record]:
@@ -151,16 +148,13 @@ def records_under(folder: Path) -> list[Record]:
     return [Record(path.parent) for path in sorted(folder.rglob("recipe.json"))]
 
 
-def _sync_folder(folder: Path) -> None:
-    # A rename is durable once the folder is on the disk too. Not every system can open a folder; none needs to.
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    """Say in one line what keeps us from writing."""
     try:
-        handle = os.open(folder, os.O_RDONLY)
-    except OSError:
-        return
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+        yield
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written: {error.strerror or error}") from error
 
 
 def _parsed(text: str, path: Path) -> dict[str, Any]:
