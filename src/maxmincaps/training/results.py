@@ -42,6 +42,8 @@ def begin_record(run: Run, environment: dict[str, Any]) -> None:
             "vote_sigma": run.plain_network.digits.sigma,
         },
     )
+    if run.state.history:
+        _write_history(run)  # a run that was stopped after a checkpoint may not have come to it
 
 
 def end_epoch(run: Run) -> dict[str, Any]:
@@ -77,9 +79,7 @@ def end_epoch(run: Run) -> dict[str, Any]:
     state.history.append(line)
     run.save_checkpoint()
     if run.processes.is_global_zero:
-        run.record.write("history.jsonl", state.history)
-        if state.watched:
-            run.record.write("steps.jsonl", state.watched)
+        _write_history(run)
     return line
 
 
@@ -109,6 +109,13 @@ def conclude(run: Run) -> None:
     if run.processes.is_global_zero:
         run.record.write("result.json", result)
         (run.record.folder / CHECKPOINT).unlink(missing_ok=True)
+
+
+def _write_history(run: Run) -> None:
+    """Write what each epoch came to, and the first steps if they are described."""
+    run.record.write("history.jsonl", run.state.history)
+    if run.state.watched:
+        run.record.write("steps.jsonl", run.state.watched)
 
 
 def _best_test_accuracy(run: Run) -> float:
