@@ -1,6 +1,7 @@
 """What a run adds to its record: at the start, after each epoch, at the end. All of it can be made again, with the
 same bits, by a run that was stopped before it was written."""
 
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -108,7 +109,8 @@ def conclude(run: Run) -> None:
     }
     if run.processes.is_global_zero:
         run.record.write("result.json", result)
-        (run.record.folder / CHECKPOINT).unlink(missing_ok=True)
+        with suppress(OSError):  # the record is complete all the same
+            (run.record.folder / CHECKPOINT).unlink(missing_ok=True)
 
 
 def _write_history(run: Run) -> None:
