@@ -40,11 +40,23 @@ def responses(run: Path | str) -> Responses:
     """Read the responses of a record."""
     path = Path(run) / "lengths.safetensors"
     tensors, _ = load_tensors(path)
-    try:
-        lengths, predictions, labels = (tensors[name] for name in ("lengths", "predictions", "labels"))
-    except KeyError as error:
-        raise InputError(f"{path}: expected lengths, predictions and labels, found no {error}") from None
-    return Responses(lengths.float(), predictions.long(), labels.long(), tuple(Record(Path(run)).data["classes"]))
+    lengths, predictions, labels = (tensors[name] for name in ("lengths", "predictions", "labels"))
+    classes = tuple(Record(Path(run)).data["classes"])
+    _check(lengths, predictions, labels, len(classes), path)
+    return Responses(lengths.float(), predictions.long(), labels.long(), classes)
+
+
+def _check(lengths: Tensor, predictions: Tensor, labels: Tensor, classes: int, path: Path) -> None:
+    """Refuse what cannot be lengths, predictions and labels of these classes."""
+    images = len(labels) if labels.dim() == 1 else 0
+    shapes = [tuple(tensor.shape) for tensor in (lengths, predictions, labels)]
+    if not images or shapes != [(images, classes), (images,), (images,)]:
+        raise InputError(f"{path}: expected lengths of {classes} classes, predictions and labels, found {shapes}")
+    whole = not predictions.is_floating_point() and not labels.is_floating_point()
+    if not whole or any(chosen.min() < 0 or chosen.max() >= classes for chosen in (predictions, labels)):
+        raise InputError(f"{path}: expected predictions and labels in 0…{classes - 1}, found others")
+    if not lengths.is_floating_point() or not lengths.isfinite().all():
+        raise InputError(f"{path}: expected finite lengths, found {lengths.dtype} with others among them")
 
 
 def shown_images(labels: Int64[Tensor, "image"], classes: int) -> list[int]:

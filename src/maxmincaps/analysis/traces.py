@@ -48,11 +48,15 @@ def trace(run: Path | str) -> Trace:
     """Read the trace of a record."""
     path = Path(run) / "trace.safetensors"
     tensors, _ = load_tensors(path)
-    try:
-        logits, couplings, label = (tensors[name] for name in ("logits", "couplings", "label"))
-    except KeyError as error:
-        raise InputError(f"{path}: expected logits, couplings and label, found no {error}") from None
-    return Trace(logits.float(), couplings.float(), int(label.reshape(-1)[0]))
+    logits, couplings, label = (tensors[name] for name in ("logits", "couplings", "label"))
+    shapes = tuple(logits.shape), tuple(couplings.shape)
+    if len(shapes[0]) != 3 or shapes[0] != shapes[1] or not logits.numel():
+        raise InputError(f"{path}: expected logits and couplings of (iteration, child, parent), found {shapes}")
+    if not all(tensor.is_floating_point() and tensor.isfinite().all() for tensor in (logits, couplings)):
+        raise InputError(f"{path}: expected finite logits and couplings, found others among them")
+    if label.is_floating_point() or label.numel() != 1 or not 0 <= int(label) < shapes[0][2]:
+        raise InputError(f"{path}: expected a label in 0…{shapes[0][2] - 1}, found {label.dtype} {label.shape}")
+    return Trace(logits.float(), couplings.float(), int(label))
 
 
 def evolution(run: Path | str, *, bins: int = 50) -> list[Histogram]:

@@ -8,11 +8,20 @@ from typing import Any, Self, cast
 import torch
 from huggingface_hub import PyTorchModelHubMixin, constants, hf_hub_download
 from huggingface_hub.repocard import ModelCard
+from pydantic import PositiveInt, ValidationError
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import nn
 
 from maxmincaps.errors import InputError
+from maxmincaps.recipe import NetworkSettings, in_words
+
+
+class _Config(NetworkSettings):
+    """What config.json says."""
+
+    image_shape: tuple[PositiveInt, PositiveInt, PositiveInt] = (1, 28, 28)
+    classes: PositiveInt = 10
 
 
 class OnHub(PyTorchModelHubMixin, library_name="maxmincaps", license="mit", tags=["capsule-networks"]):
@@ -32,6 +41,17 @@ class OnHub(PyTorchModelHubMixin, library_name="maxmincaps", license="mit", tags
         super()._save_pretrained(save_directory)
 
     @classmethod
+    def from_pretrained(cls, pretrained_model_name_or_path: str | Path, **settings: Any) -> Self:
+        """Load a network from a folder or from the hub; `settings` come on top of its config.json."""
+        try:
+            return super().from_pretrained(pretrained_model_name_or_path, **settings)
+        except InputError:
+            raise
+        except (ValueError, RecursionError, AttributeError) as error:  # of JSON, and of what is no table
+            found = " ".join(str(error).split())
+            raise InputError(f"{pretrained_model_name_or_path}: its config.json cannot be read: {found}") from None
+
+    @classmethod
     def _from_pretrained(cls, *, model_id: str, map_location: str = "cpu", **settings: Any) -> Self:
         """Build what config.json describes and fill it with safetensors: nothing that is loaded can be executed."""
         where = {name: settings.pop(name) for name in _WHERE}
@@ -39,17 +59,30 @@ class OnHub(PyTorchModelHubMixin, library_name="maxmincaps", license="mit", tags
             file = Path(model_id) / constants.SAFETENSORS_SINGLE_FILE
         else:
             file = Path(hf_hub_download(model_id, constants.SAFETENSORS_SINGLE_FILE, **where))
-        # Shapes are compared before memory is taken: a stranger's config.json cannot ask for more than its file holds.
-        with torch.device("meta"):
-            network = cast(nn.Module, cls(**settings))
+        network = cls._unfilled(settings, model_id)
         try:
             network.load_state_dict(load_file(file, device=map_location), assign=True)
         except FileNotFoundError:
             raise InputError(f"{file}: there is no such file") from None
-        except (RuntimeError, SafetensorError) as error:
+        except (RuntimeError, SafetensorError, ValueError, KeyError, OSError) as error:
             found = " ".join(str(error).split())
             raise InputError(f"{file}: does not hold the weights that config.json asks for: {found}") from None
+        for name, parameter in network.named_parameters():
+            if not parameter.is_floating_point() or not parameter.float().isfinite().all():
+                raise InputError(f"{file}: expected finite numbers in {name}, found others among them")
         return cast(Self, network.eval())
+
+    @classmethod
+    def _unfilled(cls, settings: dict[str, Any], model_id: str) -> nn.Module:
+        """Build without memory, so that a stranger's config.json cannot ask for more than its file holds."""
+        own = {name: setting for name, setting in settings.items() if callable(setting)}
+        try:
+            named = _Config(**{name: setting for name, setting in settings.items() if name not in own})
+            with torch.device("meta"):
+                return cast(nn.Module, cls(**named.model_dump(exclude_unset=True), **own))
+        except (ValueError, RuntimeError, ArithmeticError, TypeError) as error:
+            found = in_words(error) if isinstance(error, ValidationError) else " ".join(str(error).split())
+            raise InputError(f"{model_id}: its config.json describes no network: {found}") from None
 
     def generate_model_card(self, *_: Any, **facts: Any) -> ModelCard:
         """Write the model card; `facts` are what a record knows and a network does not, such as its accuracy."""

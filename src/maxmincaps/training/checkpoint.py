@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from maxmincaps.capsules.network import CapsNet
 from maxmincaps.errors import InputError
 from maxmincaps.recipe import NetworkSettings, Recipe
+from maxmincaps.training.claims import Claims, Said, parsed
 from maxmincaps.training.record import Record, write_whole
 
 CHECKPOINT = "checkpoint.safetensors"
@@ -34,17 +35,28 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Read what `save_tensors` wrote, or say what is wrong with the file."""
     try:
         with safe_open(path, framework="pt") as file:
-            return {name: file.get_tensor(name) for name in file.keys()}, json.loads((file.metadata() or {})["note"])  # noqa: SIM118
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            return Said(tensors, path), parsed((file.metadata() or {})["note"], Claims, path)
+    except InputError:
+        raise
     except FileNotFoundError:
         raise InputError(f"{path}: there is no such file") from None
     except (OSError, SafetensorError, ValueError, KeyError, RecursionError) as error:
         raise InputError(f"{path}: is not a whole safetensors file of ours: {error}") from None
 
 
+def _check_numbers(tensors: dict[str, Tensor], path: Path) -> None:
+    """Refuse what is not a number: it would pass through every layer and come out as an answer."""
+    for name, tensor in tensors.items():
+        if not tensor.is_floating_point() or not tensor.float().isfinite().all():
+            raise InputError(f"{path}: expected finite numbers in {name}, found {tensor.dtype} with others among them")
+
+
 def load_weights(network: nn.Module, weights: dict[str, Tensor], path: Path, *, in_place: bool = False) -> None:
     """Fill a network with weights, or say which do not fit. `in_place` keeps its tensors, which an optimizer holds."""
     wanted = network.state_dict()
-    for name in wanted.keys() | weights.keys():
+    _check_numbers(weights, path)
+    for name in sorted(wanted.keys() | weights.keys()):
         ours, theirs = (tuple(side[name].shape) if name in side else "nothing" for side in (wanted, weights))
         if ours != theirs:
             raise InputError(f"{path}: the network has {ours} for {name}, the file {theirs}; it is of another recipe")
@@ -56,13 +68,18 @@ def load_weights(network: nn.Module, weights: dict[str, Tensor], path: Path, *, 
 def load_network(folder: Path | str, which: Literal["best", "last"] = "best") -> CapsNet:
     """Give the trained network of a record, ready for inference."""
     record = Record(Path(folder))
-    recipe, path = record.recipe, record.folder / f"{which}.safetensors"
-    weights, _ = load_tensors(path)
-    # Shapes are compared before memory is taken: a stranger's recipe cannot ask for more than its file holds.
-    with torch.device("meta"):
-        network = network_for(recipe, _image_shape(record), len(record.data["classes"]))
-    load_weights(network, weights, path)
+    network, path = unfilled_network(record), record.folder / f"{which}.safetensors"
+    load_weights(network, load_tensors(path)[0], path)
     return network.eval()
+
+
+def unfilled_network(record: Record) -> CapsNet:
+    """Build a record's network without memory, so that a stranger's recipe cannot ask for more than its file holds."""
+    try:
+        with torch.device("meta"):
+            return network_for(record.recipe, _image_shape(record), len(record.data["classes"]))
+    except (InputError, RuntimeError, ArithmeticError, TypeError) as error:
+        raise InputError(f"{record.folder}: its network cannot be built: {' '.join(str(error).split())}") from None
 
 
 def _image_shape(record: Record) -> tuple[int, int, int]:
@@ -79,8 +96,17 @@ def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
     }
 
 
-def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
-    """Put back what `optimizer_tensors` laid out."""
+def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor], path: Path) -> None:
+    """Put back what `optimizer_tensors` laid out, if it fits."""
+    _check_numbers(tensors, path)
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    shapes = {
+        f"{index}.{name}": torch.Size() if name == "step" else parameter.shape
+        for index, parameter in enumerate(parameters)
+        for name in ("step", "exp_avg", "exp_avg_sq")
+    }
+    if tensors and {name: tensor.shape for name, tensor in tensors.items()} != shapes:  # none before the first step
+        raise InputError(f"{path}: the optimizer's state does not fit the network; it is of another recipe")
     state: dict[int, dict[str, Tensor]] = {}
     for name, value in tensors.items():
         index, _, field = name.partition(".")

@@ -4,6 +4,7 @@ recipe.json          every setting
 data.json            what the images were: classes, shape, counts, regenerated or not
 environment.json     versions, processor, threads, commit
 history.jsonl        one line an epoch
+steps.jsonl          one line for each of the first steps, if the recipe asks for it
 lengths.safetensors  the final class lengths, predictions and labels of every test image
 trace.safetensors    logits and couplings of one training image, iteration by iteration
 best.safetensors, last.safetensors   weights
@@ -24,6 +25,7 @@ from filelock import FileLock, Timeout
 from maxmincaps.data.cache import make_folder, sync_folder, write_through
 from maxmincaps.errors import InputError
 from maxmincaps.recipe import Recipe
+from maxmincaps.training.claims import Claims, Data, Environment, Epoch, Result, parsed
 
 
 class InUseError(InputError):
@@ -44,23 +46,23 @@ class Record:
     @property
     def result(self) -> dict[str, Any]:
         """How it ended."""
-        return self._json("result.json")
+        return self._said("result.json", Result)
 
     @property
     def data(self) -> dict[str, Any]:
         """What the images were."""
-        return self._json("data.json")
+        return self._said("data.json", Data)
 
     @property
     def environment(self) -> dict[str, Any]:
         """Where it was trained."""
-        return self._json("environment.json")
+        return self._said("environment.json", Environment)
 
     @property
     def history(self) -> list[dict[str, Any]]:
         """What each epoch came to."""
         path = self.folder / "history.jsonl"
-        return [_parsed(line, path) for line in self.read("history.jsonl").splitlines()] if path.exists() else []
+        return [parsed(line, Epoch, path) for line in self.read("history.jsonl").splitlines()] if path.exists() else []
 
     @property
     def exists(self) -> bool:
@@ -121,8 +123,8 @@ class Record:
             with _writing(self.folder):
                 lock.release()
 
-    def _json(self, name: str) -> dict[str, Any]:
-        return _parsed(self.read(name), self.folder / name)
+    def _said(self, name: str, kind: type[Claims]) -> dict[str, Any]:
+        return parsed(self.read(name), kind, self.folder / name)
 
 
 def history_html(lines: list[dict[str, Any]]) -> str:
@@ -155,13 +157,3 @@ def _writing(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise InputError(f"{path}: cannot be written: {error.strerror or error}") from error
-
-
-def _parsed(text: str, path: Path) -> dict[str, Any]:
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path}: is not JSON: {error}") from None
-    if not isinstance(value, dict):
-        raise InputError(f"{path}: expected a table, found {type(value).__name__}")
-    return value

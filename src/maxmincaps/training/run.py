@@ -3,10 +3,12 @@
 import time
 from collections.abc import Callable, Iterator
 from copy import deepcopy
-from dataclasses import asdict, astuple, dataclass, field
+from dataclasses import asdict, astuple, dataclass, field, fields
+from pathlib import Path
 from typing import Any, Self, cast
 
 import torch
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 from torch import Tensor, nn
 
 from maxmincaps.capsules.network import CapsNet
@@ -14,7 +16,7 @@ from maxmincaps.data.augment import for_testing, for_training
 from maxmincaps.data.batches import Batch, batch_count, batches
 from maxmincaps.data.images import ImageSet, Splits, fixed_subset
 from maxmincaps.errors import InputError
-from maxmincaps.recipe import Recipe
+from maxmincaps.recipe import Recipe, in_words
 from maxmincaps.training.checkpoint import (
     CHECKPOINT,
     load_tensors,
@@ -23,6 +25,7 @@ from maxmincaps.training.checkpoint import (
     restore_optimizer,
     save_tensors,
 )
+from maxmincaps.training.claims import Epoch, checked
 from maxmincaps.training.evaluate import class_lengths
 from maxmincaps.training.prepare import initial_network, optimizer_for
 from maxmincaps.training.processes import Processes
@@ -47,6 +50,7 @@ class Tally:
 class State:
     """How far a run has come. It goes into the checkpoint as JSON, which keeps every bit of a float."""
 
+    __pydantic_config__ = ConfigDict(allow_inf_nan=False)
     epoch: int = 0
     batch: int = 0
     step: int = 0
@@ -59,9 +63,15 @@ class State:
     best_epoch: int = 0
 
     @classmethod
-    def from_note(cls, note: dict[str, Any]) -> Self:
-        """Read what `asdict` wrote."""
-        return cls(tally=Tally(**note["tally"]), **{name: note[name] for name in note.keys() - {"tally"}})
+    def from_note(cls, note: Any, path: Path) -> Self:
+        """Read what `asdict` wrote, or say what in it is not."""
+        expected = {each.name for each in fields(cls)}
+        if not isinstance(note, dict) or note.keys() != expected:
+            raise InputError(f"{path}: expected a state of {', '.join(sorted(expected))}, found another")
+        try:
+            return TypeAdapter(cls).validate_python(note)
+        except ValidationError as error:
+            raise InputError(f"{path}: {in_words(error)}") from None
 
 
 @dataclass
@@ -188,10 +198,26 @@ class Run:
         if note.get("fingerprint") != self.recipe.fingerprint():
             raise InputError(f"{path}: is of recipe {note.get('fingerprint')}, expected {self.recipe.fingerprint()}")
         load_weights(self.plain_network, _below(tensors, "network."), path, in_place=True)
-        restore_optimizer(self.optimizer, _below(tensors, "optimizer."))
+        restore_optimizer(self.optimizer, _below(tensors, "optimizer."), path)
         if self.averaged:
             load_weights(self.averaged, _below(tensors, "averaged."), path, in_place=True)
-        self.state = State.from_note(note["state"])
+        self.state = self._state_of(note.get("state"), path)
+
+    def _state_of(self, note: Any, path: Path) -> State:
+        """Read a state, and refuse one that a run of this recipe is never in: it could go on without end."""
+        state = State.from_note(note, path)
+        at = (state.epoch, state.batch, state.step, len(state.history))
+        epochs, steps = self.recipe.epochs, self.steps_per_epoch
+        if (
+            not (0 <= state.epoch <= epochs and 0 <= state.batch <= steps)
+            or state.step != state.epoch * steps + state.batch
+            or len(state.history) != state.epoch
+        ):
+            raise InputError(f"{path}: epoch, batch, step and lines of history are {at}, which do not fit together")
+        for line in state.history:
+            said = checked(line, Epoch, path)
+            _ = said["seconds"], said["running_train_accuracy"]  # the end of a run asks for them
+        return state
 
     def save_weights(self, name: str) -> None:
         """Write the network's weights into the record."""
