@@ -260,16 +260,23 @@ class Recipe(MachineSettings, TrainingSettings, NetworkSettings, DataSettings):
 
     @classmethod
     def from_file(cls, path: Path | str) -> "Recipe":
-        """Read a recipe from a .json or .toml file. Settings that the file does not name keep their defaults."""
+        """Read a recipe from a .json or .toml file, or one of ours by its name (`NAMED`).
+
+        Settings that the file does not name keep their defaults.
+        """
         return recipe_from(settings_in(path), str(path))
 
 
+NAMED = {path.stem: path for path in sorted((Path(__file__).parent / "recipes").glob("*.toml"))}
+"""The recipes that come with the package. Each file says what it claims, what it costs, and the command."""
+
+
 def settings_in(path: Path | str) -> dict[str, Any]:
-    """Read the settings that a .json or .toml file names, unchecked."""
-    path = Path(path)
+    """Read the settings that a .json or .toml file names, or one of ours (`NAMED`), unchecked."""
+    path = NAMED.get(str(path), Path(path))
     readers = {".json": json.loads, ".toml": tomllib.loads}
     if path.suffix not in readers:
-        raise InputError(f"{path}: a recipe is a .json or a .toml file")
+        raise InputError(f"{path}: a recipe is a .json or a .toml file, or one of {', '.join(NAMED)}")
     try:
         settings = readers[path.suffix](path.read_text(encoding="utf-8"))
     except FileNotFoundError:

@@ -10,11 +10,9 @@ Cost     at 210 images/s (full backpropagation: 60): about 180 hours at `paper`,
 Command  maxmincaps study run choices --scale small
 """
 
+from maxmincaps.recipe import settings_in
 from maxmincaps.studies.study import Budget, Line, Study
 from maxmincaps.studies.table_1_datasets import MINUTE
-
-LITERAL = {"initial_values": "sabour", "primary_scale": 1 / 32, "vote_sigma": 0.1, "vote_rate": 1.0}
-"""What the paper says and, where it refers to Sabour's code, what that does."""
 
 CHOICES = Study(
     name="choices",
@@ -28,7 +26,7 @@ CHOICES = Study(
         Line("reconstruction 20×", {"reconstruction_weight": 0.01}),
         Line("no ReLU", {"relu": False}),
         Line("uniform couplings", {"normalization": "uniform"}),
-        Line("literal recipe", LITERAL),
+        Line("literal recipe", settings_in("paper")),
     ),
     scales={
         "paper": (Budget(epochs=50, seeds=5),),

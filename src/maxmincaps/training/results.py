@@ -90,15 +90,16 @@ def conclude(run: Run) -> None:
     test, state = run.splits.test, run.state
     some_training_images = fixed_subset(run.splits.train, TRAIN_ACCURACY_IMAGES)
     final_lengths = run.lengths_of(test)
+    final_accuracy = accuracy(final_lengths, test.labels)
     train_accuracy = accuracy(run.lengths_of(some_training_images), some_training_images.labels)
     if run.processes.is_global_zero:
         _write_lengths(run, final_lengths)
         _write_trace(run)
     result = {
-        "best_test_accuracy": _best_test_accuracy(run),
+        "best_test_accuracy": final_accuracy if state.best_epoch == state.epoch else _best_test_accuracy(run),
         "best_epoch": state.best_epoch,
         "best_chosen_by": run.judged_by[0],
-        "final_test_accuracy": accuracy(final_lengths, test.labels),
+        "final_test_accuracy": final_accuracy,
         "train_accuracy": train_accuracy,
         "train_accuracy_images": len(some_training_images),
         "best_running_train_accuracy": max(line["running_train_accuracy"] for line in state.history),
@@ -121,7 +122,9 @@ def _write_history(run: Run) -> None:
 
 
 def _best_test_accuracy(run: Run) -> float:
-    """Measure the weights of the best epoch on the whole test set, whatever they were chosen by."""
+    """Measure the weights of the best epoch on the whole test set, unless it was the whole test set that chose them."""
+    if len(run.judged_by[1]) == len(run.splits.test) and run.judged_by[0] == "test":
+        return run.state.best_accuracy
     run.processes.barrier()
     path = run.record.folder / "best.safetensors"
     load_weights(run.judged_network, load_tensors(path)[0], path, in_place=True)

@@ -49,7 +49,8 @@ def train(
     resume: bool
         Continue the unfinished run in --out, with its own recipe.
     recipe: Path
-        Read settings from a .json or .toml file; flags come on top of it.
+        Read settings from a .json or .toml file, or from one of ours by name (`maxmincaps recipe` lists them); flags
+        come on top of it.
     quiet: bool
         Print the result only.
     """

@@ -1,0 +1,91 @@
+"""The first hundred steps: what becomes of sums, lengths, gradients and couplings, setting by setting."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from string import ascii_lowercase
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from maxmincaps.report.style import FAINT, FULL_WIDTH, look, panel_title, styled
+
+Steps = Sequence[Mapping[str, Any]]
+"""The lines of a record's steps.jsonl."""
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One run: its normalization, the value of what is changed, and its steps."""
+
+    normalization: str
+    value: str
+    steps: Steps
+    default: bool = False
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """Something that is drawn against the step."""
+
+    name: str
+    of: Callable[[Mapping[str, Any]], float]
+    logarithmic: bool = False
+
+
+QUANTITIES = (
+    Quantity("sum ‖s‖", lambda step: step["sum_length"], logarithmic=True),
+    Quantity("class length", lambda step: step["class_length"]),
+    Quantity("part length", lambda step: step["part_length"]),
+    Quantity("gradient of W", lambda step: step["gradients"]["votes"], logarithmic=True),
+    Quantity("… of PrimaryCaps", lambda step: step["gradients"]["primary"], logarithmic=True),
+    Quantity("… of Conv1", lambda step: step["gradients"]["conv1"], logarithmic=True),
+    Quantity("couplings,\n90 % − 10 %", lambda step: step["couplings"][-1] - step["couplings"][0]),
+    Quantity("loss", lambda step: step["loss"]),
+)
+DASHES = ("--", ":", "-.")
+"""How the changed values are drawn, one after the other; the default is the thick line."""
+
+
+@styled
+def first_steps(columns: Sequence[tuple[str, Sequence[Curve]]]) -> Figure:
+    """Draw a column for each changed setting and a row for each quantity; blue is Max-Min, orange Softmax."""
+    figure = Figure(figsize=(FULL_WIDTH, 0.5 + 1.05 * len(QUANTITIES)))
+    grid = figure.subplots(len(QUANTITIES), len(columns), squeeze=False, sharex=True, sharey="row")
+    for column, (title, curves) in enumerate(columns):
+        panel_title(grid[0, column], ascii_lowercase[column], title)
+        for row, quantity in enumerate(QUANTITIES):
+            _panel(grid[row, column], quantity, curves)
+        grid[-1, column].set_xlabel("step")
+        _legend(grid[0, column], curves)
+    for row, quantity in enumerate(QUANTITIES):
+        grid[row, 0].set_ylabel(quantity.name)
+    figure.align_ylabels()
+    return figure
+
+
+def _panel(axes: Axes, quantity: Quantity, curves: Sequence[Curve]) -> None:
+    if quantity.logarithmic:
+        axes.set_yscale("log")
+    axes.grid(axis="y")
+    dashes = _dashes(curves)
+    for curve in curves:
+        values = [quantity.of(step) for step in curve.steps]
+        strength = {"linewidth": 1.8, "alpha": 0.45} if curve.default else {"linewidth": 1.0}
+        axes.plot(
+            range(1, len(values) + 1),
+            values,
+            color=look(curve.normalization).colour,
+            linestyle=dashes.get(curve.value, "-"),
+            **strength,
+        )
+
+
+def _dashes(curves: Sequence[Curve]) -> dict[str, str]:
+    return dict(zip(dict.fromkeys(curve.value for curve in curves if not curve.default), DASHES, strict=False))
+
+
+def _legend(axes: Axes, curves: Sequence[Curve]) -> None:
+    for value, dash in _dashes(curves).items():
+        axes.plot([], [], color=FAINT, linewidth=1.0, linestyle=dash, label=value)
+    axes.legend(loc="upper right", handlelength=1.6, fontsize=6, borderpad=0.1, labelspacing=0.2)

@@ -1,0 +1,24 @@
+"""`maxmincaps recipe`."""
+
+from maxmincaps.errors import known
+from maxmincaps.recipe import NAMED
+from maxmincaps.verbs.terminal import console, table
+
+
+def recipe(name: str | None = None) -> None:
+    """Show a recipe that comes with the package: what it claims, what it costs, its settings. Without a name, list all.
+
+    Parameters
+    ----------
+    name: str
+        One of the recipes.
+    """
+    if name:
+        path = NAMED[known(name, NAMED, "recipe")]
+        console.print(path.read_text(encoding="utf-8").rstrip(), highlight=False, markup=False, soft_wrap=True)
+        return
+    shown = table("Recipes", "name", "what it is", "train it")
+    for name, path in NAMED.items():
+        first = path.read_text(encoding="utf-8").partition("\n")[0]
+        shown.add_row(name, first.removeprefix("# ").rstrip("."), f"maxmincaps train --recipe {name}")
+    console.print(shown)
