@@ -1,13 +1,15 @@
 """Where datasets are kept: one folder a dataset, whole or absent, each file with its SHA-256.
 
 A dataset's folder is written beside its final place and renamed into it, so that a full disk or a lost process leaves
-nothing that could be taken for whole. `manifest.json` names the source and the hash of every file.
+nothing that could be taken for whole. `manifest.json` names the source and the hash of every file. What a lost process
+left beside it is put back or cleared away by the next one that has the lock.
 """
 
 import contextlib
 import hashlib
 import json
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -44,29 +46,58 @@ def cache_folder(cache: Path | None = None) -> Path:
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """Let one process at a time write the dataset `folder`; the others wait and then find it there."""
+    lock = FileLock(folder.parent / f".{folder.name}.lock", timeout=PATIENCE_S)
     with writing(folder):
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(folder.parent / f".{folder.name}.lock", timeout=PATIENCE_S)
+        make_folder(folder.parent)
+        try:
+            lock.acquire()
+        except Timeout:
+            raise InputError(f"{folder}: another process has been fetching it for {PATIENCE_S // 60} minutes") from None
     try:
-        with lock:
-            yield
-    except Timeout:
-        raise InputError(f"{folder}: another process has been fetching it for {PATIENCE_S // 60} minutes") from None
+        with writing(folder):
+            _tidy(folder)
+        yield
+    finally:
+        with writing(folder):
+            lock.release()
+
+
+@contextlib.contextmanager
+def room_beside(folder: Path) -> Iterator[Path]:
+    """Give a folder for work on the dataset `folder`, on the same disk, for as long as it is locked."""
+    # What cannot be removed now is removed by the next process.
+    with tempfile.TemporaryDirectory(prefix=_room(folder), dir=folder.parent, ignore_cleanup_errors=True) as room:
+        yield Path(room)
+
+
+def _room(folder: Path) -> str:
+    return f".{folder.name}.new-"
+
+
+def _tidy(folder: Path) -> None:
+    """Clear away the rooms of lost processes; one that was lost between two renames had put the old dataset aside."""
+    for room in [path for path in folder.parent.iterdir() if path.name.startswith(_room(folder))]:
+        if not folder.exists() and (room / "old").exists():
+            (room / "old").replace(folder)
+        shutil.rmtree(room)
 
 
 def store(folder: Path, files: Mapping[str, bytes], *, dataset: str, source: str, regenerated: bool, seed: int) -> None:
     """Write `files` and their manifest, all or nothing, in place of what `folder` held before."""
     sha256 = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
     manifest = Manifest(dataset, source, regenerated, sha256, seed)
-    with writing(folder), tempfile.TemporaryDirectory(prefix=".new-", dir=folder.parent) as parent:
-        new, old = Path(parent) / "new", Path(parent) / "old"
+    with writing(folder), room_beside(folder) as room:
+        new, old = room / "new", room / "old"
         new.mkdir()
         for name, content in files.items():
-            _write(new / name, content)
-        _write(new / MANIFEST, json.dumps(asdict(manifest), indent=2).encode())
+            write_through(new / name, content)
+        write_through(new / MANIFEST, json.dumps(asdict(manifest), indent=2).encode())
+        sync_folder(new)
         if folder.exists():
+            sync_folder(folder.parent)  # so that the room is found again if the power fails between the two renames
             folder.replace(old)
         new.replace(folder)
+        sync_folder(folder.parent)
 
 
 def manifest_of(folder: Path) -> Manifest | None:
@@ -99,11 +130,32 @@ def read_whole(path: Path, sha256: str) -> bytes:
     return content
 
 
-def _write(path: Path, content: bytes) -> None:
+def make_folder(folder: Path) -> None:
+    """Make a folder, and those above it, whose names are on the disk when this returns."""
+    if not folder.is_dir():
+        make_folder(folder.parent)
+        folder.mkdir(exist_ok=True)
+        sync_folder(folder.parent)
+
+
+def write_through(path: Path, content: bytes) -> None:
+    """Write a file whose bytes are on the disk when this returns; its name is after a `sync_folder`."""
     with path.open("wb") as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
+
+
+def sync_folder(folder: Path) -> None:
+    """Bring the names in a folder to the disk. Not every system can open a folder; none of those needs to."""
+    try:
+        handle = os.open(folder, os.O_RDONLY)
+    except OSError:
+        return
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 @contextlib.contextmanager

@@ -11,12 +11,11 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from maxmincaps.data import archives, larochelle
-from maxmincaps.data.cache import Manifest, cache_folder, locked, manifest_of, read_whole, store, writing
+from maxmincaps.data.cache import Manifest, cache_folder, locked, manifest_of, read_whole, room_beside, store, writing
 from maxmincaps.data.catalog import DATASETS, Dataset, Made, Package, Web
 from maxmincaps.data.formats import Labels, Pixels
 from maxmincaps.errors import InputError, known
@@ -80,8 +79,8 @@ def get(
             manifest = manifest_of(folder)
             assert manifest is not None
             return manifest
-        with writing(root), tempfile.TemporaryDirectory(prefix=".fetch-", dir=root) as scratch:
-            files, came_from, made = _fetch(dataset, Path(scratch), source, from_dir, root, photographs, seed, say)
+        with writing(root), room_beside(folder) as scratch:
+            files, came_from, made = _fetch(dataset, scratch, source, from_dir, root, photographs, seed, say)
         store(folder, files, dataset=name, source=came_from, regenerated=made, seed=seed)
     say(f"{name}: {came_from}")
     manifest = manifest_of(folder)

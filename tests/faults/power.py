@@ -1,0 +1,129 @@
+"""What a disk may hold after the power has failed: only what was forced to it is sure, the rest may have come or not.
+
+A file's bytes are sure after an fsync of the file, its name after an fsync of its folder. This is all that POSIX
+promises; most file systems promise more.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+
+from tests.faults.injection import Operation
+
+Name = tuple[int, str]
+"""The folder's number and the name in it."""
+ROOT = 0
+Survives = Callable[[], float]
+"""Which share of a thing that nobody forced to the disk has come to it, from 0 to 1."""
+
+
+@dataclass
+class Disk:
+    """Files by number, names by folder; as the running system sees them, and as they are for sure."""
+
+    names: dict[Name, int] = field(default_factory=dict)
+    contents: dict[int, bytes] = field(default_factory=dict)
+    """Of a file; a folder has none."""
+    sure_names: dict[Name, int] = field(default_factory=dict)
+    sure_contents: dict[int, bytes] = field(default_factory=dict)
+    pending: list[dict[Name, int | None]] = field(default_factory=list)
+    """Changes of names that are not sure yet, each of which happens as a whole or not."""
+    numbers: Iterable[int] = field(default_factory=lambda: count(1))
+
+    def number_of(self, path: str) -> int:
+        """Find what has this path."""
+        number = ROOT
+        for part in path.split("/") if path else []:
+            number = self.names[number, part]
+        return number
+
+    def name_of(self, path: str) -> Name:
+        """Give the folder and the name that a path means."""
+        folder, _, name = path.rpartition("/")
+        return self.number_of(folder), name
+
+    def change(self, names: dict[Name, int | None]) -> None:
+        """Give and take names."""
+        _apply(names, self.names)
+        self.pending.append(names)
+
+    def make(self, path: str, *, is_file: bool) -> None:
+        """Give a name to something new, which is empty."""
+        number = next(iter(self.numbers))
+        if is_file:
+            self.contents[number] = b""
+        self.change({self.name_of(path): number})
+
+    def force(self, number: int) -> None:
+        """Make a file's bytes sure, or a folder's names."""
+        if number in self.contents:
+            self.sure_contents[number] = self.contents[number]
+            return
+        touching = [change for change in self.pending if any(folder == number for folder, _ in change)]
+        for change in touching:
+            _apply(change, self.sure_names)
+        self.pending = [change for change in self.pending if change not in touching]
+
+    def do(self, operation: Operation) -> None:
+        """Follow what was asked of the system."""
+        path = operation.path
+        match operation.kind:
+            case "create" | "touch":
+                if self.name_of(path) not in self.names:
+                    self.make(path, is_file=True)
+                elif operation.kind == "create":
+                    self.contents[self.number_of(path)] = b""
+            case "mkdir":
+                self.make(path, is_file=False)
+            case "write":
+                self.contents[self.number_of(path)] += operation.data
+            case "rename":
+                self.change({self.name_of(path): None, self.name_of(operation.target): self.number_of(path)})
+            case "unlink" | "rmdir":
+                self.change({self.name_of(path): None})
+            case "fsync" | "fdatasync":
+                self.force(self.number_of(path))
+
+    def leave(self, folder: Path, survives: Survives = lambda: 0.0) -> None:
+        """Write into an empty folder what is left after the power has failed now."""
+        names, contents = dict(self.sure_names), dict(self.sure_contents)
+        for change in self.pending:
+            if survives() >= 0.5:
+                _apply(change, names)
+        for number, content in self.contents.items():
+            if self.sure_contents.get(number) != content:
+                sure = self.sure_contents.get(number, b"")
+                share = survives()
+                contents[number] = content[: int(len(content) * share)] if share else sure
+        self._lay_out(folder, ROOT, names, contents)
+
+    def leave_all(self, folder: Path) -> None:
+        """Write into an empty folder what the running system sees."""
+        self._lay_out(folder, ROOT, self.names, self.contents)
+
+    def _lay_out(self, folder: Path, number: int, names: dict[Name, int], contents: dict[int, bytes]) -> None:
+        for (parent, name), child in names.items():
+            if parent != number:
+                continue
+            if child in self.contents:
+                (folder / name).write_bytes(contents.get(child, b""))
+            else:
+                (folder / name).mkdir()
+                self._lay_out(folder / name, child, names, contents)
+
+
+def disk_after(operations: Iterable[Operation]) -> Disk:
+    """Follow operations on an empty folder, each of which was done."""
+    disk = Disk()
+    for operation in operations:
+        disk.do(operation)
+    return disk
+
+
+def _apply(change: dict[Name, int | None], names: dict[Name, int]) -> None:
+    for name, number in change.items():
+        if number is None:
+            names.pop(name, None)
+        else:
+            names[name] = number

@@ -1,0 +1,109 @@
+"""A crash, anywhere: each change of a file fails, ends the process or loses the power; then the work is taken up again.
+
+After each: what is there is whole, the same call goes on, and the bits at the end are those of an undisturbed run.
+"""
+
+import errno
+import random
+import shutil
+from collections import Counter
+
+import pytest
+
+from tests.faults.children import SAID, disturbed
+from tests.faults.injection import DEATH, Fault, Layer, watching
+from tests.faults.power import disk_after
+from tests.faults.scenarios import Caching, Grid, Training, publish_digits, small_recipe, write_images
+
+
+@pytest.fixture(scope="session")
+def images(tmp_path_factory):
+    return write_images(tmp_path_factory.mktemp("images") / "images.npz")
+
+
+@pytest.fixture(scope="session")
+def scenarios(images, tmp_path_factory):
+    return {
+        "training": Training(small_recipe(images)),
+        "grid": Grid(small_recipe(images, epochs=1, checkpoint_seconds=60)),
+        "caching": Caching(publish_digits(tmp_path_factory.mktemp("digits") / "published")),
+    }
+
+
+class Undisturbed:
+    """A scenario, what it asks of the file system, and what it leaves."""
+
+    def __init__(self, scenario, folder):
+        self.scenario, self.folder = scenario, folder
+        with watching(Layer(folder)) as layer:
+            scenario.act(folder)
+        self.operations, self.bits = layer.operations, scenario.bits(folder)
+
+    def places(self, most):
+        """Choose operations: all of them, or as many as are allowed, evenly."""
+        return range(0, len(self.operations), max(1, -(-len(self.operations) // most)))
+
+    def goes_on(self, folder):
+        """Nothing is half; the same call brings the same bits; and nothing more is left than without a fault."""
+        self.scenario.check(folder)
+        self.scenario.act(folder)
+        assert self.scenario.bits(folder) == self.bits
+        shutil.rmtree(folder)
+
+
+@pytest.fixture(params=["training", "grid", "caching"])
+def undisturbed(request, scenarios, tmp_path_factory):
+    return Undisturbed(scenarios[request.param], tmp_path_factory.mktemp(request.param))
+
+
+def contents(folder):
+    return {path.relative_to(folder): path.read_bytes() if path.is_file() else None for path in folder.rglob("*")}
+
+
+def test_no_change_of_a_file_goes_past_the_layer(undisturbed, tmp_path):
+    disk_after(undisturbed.operations).leave_all(tmp_path)
+    assert contents(tmp_path) == contents(undisturbed.folder)
+
+
+@pytest.mark.parametrize("how", ["fails", "fails from then on"])
+def test_each_change_of_a_file_may_fail(undisturbed, how, tmp_path, scale, tally):
+    ends = Counter()
+    for at in undisturbed.places(scale(5, 10_000)):
+        folder = tmp_path / str(at)
+        folder.mkdir()
+        code, said = disturbed(undisturbed.scenario, folder, Fault(at, how, (errno.EIO, errno.ENOSPC)[at % 2]))
+        assert code in (0, SAID), (undisturbed.operations[at], said)
+        assert all(line and "\n" not in line and "Error" not in line for line in said)
+        ends["a clear line" if code else "borne"] += 1
+        undisturbed.goes_on(folder)
+    tally(how, tried=ends.total(), ended_with_a_clear_line=ends["a clear line"], borne=ends["borne"], lost=0)
+
+
+def test_a_process_may_end_at_each_change_of_a_file_and_in_the_middle_of_each_write(
+    undisturbed, tmp_path, scale, tally
+):
+    places = undisturbed.places(scale(6, 10_000))
+    for at in places:
+        folder = tmp_path / str(at)
+        folder.mkdir()
+        code, _ = disturbed(undisturbed.scenario, folder, Fault(at, "ends the process"))
+        assert code == DEATH
+        undisturbed.goes_on(folder)
+    tally("deaths", tried=len(places), lost=0)
+
+
+def test_the_power_may_fail_after_each_change_of_a_file(undisturbed, tmp_path, scale, tally):
+    """What was not forced to the disk is gone, or some of it is there, torn or out of order."""
+    tried = 0
+    for at in undisturbed.places(scale(4, 10_000)):
+        disk, dice = disk_after(undisturbed.operations[: at + 1]), random.Random(at)
+        states = []
+        for survives in (lambda: 0.0, dice.random, dice.random):
+            folder = tmp_path / f"{at}-{len(states)}"
+            folder.mkdir()
+            disk.leave(folder, survives)
+            if (state := contents(folder)) not in states:
+                undisturbed.goes_on(folder)
+            states.append(state)
+            tried += 1
+    tally("states of a disk", tried=tried, lost=0)
