@@ -10,7 +10,7 @@ from PIL import Image
 
 from maxmincaps import fit
 from maxmincaps.cli import main
-from maxmincaps.recipe import Recipe
+from maxmincaps.recipe import NAMED, Recipe
 from tests.conftest import TINY
 
 TINY_FLAGS = [
@@ -84,6 +84,18 @@ def test_a_recipe_file_gives_settings_and_flags_come_on_top(command, tmp_path):
     assert (recipe["normalization"], recipe["epochs"]) == ("softmax", 2)
 
 
+def test_the_recipes_of_the_package_are_listed_shown_and_trained_by_name(command, tmp_path):
+    _, listed = command("recipe")
+    for name, path in NAMED.items():
+        assert f"maxmincaps train --recipe {name}" in listed
+        _, shown = command("recipe", name)
+        assert all(word in shown for word in ("# Claim ", "# Cost ", "# Command ")), path
+        assert Recipe.from_file(name)
+    code, _ = command("train", "--recipe", "paper", *TINY_FLAGS, "--out", tmp_path / "run")
+    assert code == 0
+    assert Recipe.from_file(tmp_path / "run" / "recipe.json").vote_sigma == 0.1
+
+
 def test_predict_draws_the_lengths_of_all_classes(command, run, tmp_path):
     Image.new("RGB", (90, 60), "white").save(tmp_path / "white.png")
     code, shown = command("predict", run, tmp_path / "white.png")
@@ -108,6 +120,8 @@ def not_an_image(folder):
         (["train", "--margin-low", "0.95"], "margin_low (0.95) must not exceed margin_high (0.9)"),
         (["train", "--high", "0.5", "--normalization", "softmax"], "no 'high' to set; it has no settings"),
         (["train", "--recipe", "nowhere.json"], "nowhere.json: there is no such recipe"),
+        (["train", "--recipe", "papr"], "papr: a recipe is a .json or a .toml file, or one of"),
+        (["recipe", "papr"], "no recipe is called 'papr'; there are"),
         (["train", "--device", "abacus"], "device 'abacus' cannot be used here"),
         (["verify", "."], "is not the record of a run: it has no recipe.json"),
         (["evaluate", "nowhere"], "nowhere is not the record of a run: there is no such folder"),

@@ -43,6 +43,8 @@ QUANTITIES = (
     Quantity("couplings,\n90 % − 10 %", lambda step: step["couplings"][-1] - step["couplings"][0]),
     Quantity("loss", lambda step: step["loss"]),
 )
+COLUMNS = 4
+"""How many changed settings one figure shows."""
 DASHES = ("--", ":", "-.")
 """How the changed values are drawn, one after the other; the default is the thick line."""
 

@@ -12,10 +12,12 @@ from maxmincaps.report import curves, tables
 from maxmincaps.report import responses as response_figures
 from maxmincaps.report import routing as routing_figures
 from maxmincaps.report.architecture import architecture
+from maxmincaps.report.beginning import COLUMNS, Curve, first_steps
 from maxmincaps.report.material import Material, Plate, absent, command_for
 from maxmincaps.report.mistakes_chapter import mnist_record
 from maxmincaps.report.selection import Shown, mean, siblings, title_of, title_with_mark, twins
 from maxmincaps.report.table import Table
+from maxmincaps.studies.beginning import DEFAULT, FACTORS, NAMES, factors, label
 from maxmincaps.studies.records import Row
 from maxmincaps.training.checkpoint import network_for
 from maxmincaps.training.record import Record
@@ -239,6 +241,37 @@ def _choices(material: Material, runs: Shown) -> Plate:
     return material.plate("choices", "Choices", words, figure, _study_command(runs), runs.rows)
 
 
+def beginning(material: Material) -> list[Plate]:
+    """What the first hundred steps do, setting by setting."""
+    runs = material.shown("beginning")
+    words = (
+        "The first hundred steps, with one setting changed in each column: blue Max-Min, orange Softmax; thick the "
+        "default, dashed the other values. Gradients are root mean squares over a layer's weights."
+    )
+    title = "The first hundred steps"
+    if not runs.rows:
+        return [absent("first-steps", title, words, runs.study)]
+    columns = [(factor, curves_) for factor in FACTORS if len(curves_ := _first_steps(runs, factor)) > 1]
+    halves = [columns[at : at + COLUMNS] for at in range(0, len(columns), COLUMNS)]
+    return [
+        material.plate(f"first-steps-{number}", title, words, first_steps(half), _study_command(runs), runs.rows)
+        for number, half in enumerate(halves, 1)
+    ]
+
+
+def _first_steps(runs: Shown, factor: str) -> list[Curve]:
+    """Give the default's curves and those of a factor's values."""
+    wanted = [(name, value, label(name, factor, value)) for name in NAMES for value in factors(name).get(factor, ())]
+    concerned = dict.fromkeys(name for name, _, _ in wanted)
+    wanted = [*((name, DEFAULT, label(name)) for name in concerned), *wanted]
+    return [
+        Curve(name, value, steps, default=value == DEFAULT)
+        for name, value, line in wanted
+        for row in runs.of(runs.study.datasets[0], line)
+        if (steps := Record(Path(row["folder"])).steps)
+    ]
+
+
 def everything(material: Material) -> list[Plate]:
     """List every run."""
     if not material.rows:
@@ -275,5 +308,6 @@ CHAPTERS = (
     Chapter("accuracy", "Accuracy on five datasets", accuracy),
     Chapter("mnist-record", "The MNIST record, and its errors", mnist_record),
     Chapter("others", "Other normalizations, bounds and choices", others),
+    Chapter("beginning", "How learning starts", beginning),
     Chapter("runs", "Every run", everything),
 )

@@ -1,5 +1,6 @@
 """Chapter 5: the paper's experiments, one file a table or figure, and how they are run and read."""
 
+from maxmincaps.studies.beginning import BEGINNING
 from maxmincaps.studies.bounds import BOUNDS
 from maxmincaps.studies.choices import CHOICES
 from maxmincaps.studies.figure_1_architecture import ARCHITECTURE
@@ -26,6 +27,7 @@ STUDIES: dict[str, Study] = {
         OUTPUTS,
         TUNING,
         CHOICES,
+        BEGINNING,
         MISCLASSIFIED,
         ARCHITECTURE,
     )

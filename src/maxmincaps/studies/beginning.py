@@ -43,6 +43,9 @@ def factors(normalization: str) -> dict[str, dict[str, dict[str, Any]]]:
     return found
 
 
+FACTORS = tuple(factors("max-min"))
+
+
 def label(normalization: str, factor: str = "", value: str = DEFAULT) -> str:
     """Name a line of the study."""
     return ", ".join(filter(None, (NAMES[normalization], f"{factor} {value}".strip())))

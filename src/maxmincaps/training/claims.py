@@ -60,6 +60,19 @@ class Epoch(Claims):
     seconds: NonNegativeFloat = 0
 
 
+class Step(Claims):
+    """A line of steps.jsonl."""
+
+    loss: float = 0
+    part_length: NonNegativeFloat = 0
+    dead_children: float = Field(0, ge=0, le=1)
+    sum_length: NonNegativeFloat = 0
+    class_length: float = Field(0, ge=0, le=1)
+    longest_class_length: float = Field(0, ge=0, le=1)
+    couplings: list[float] = Field([], min_length=3, max_length=3)
+    gradients: dict[str, NonNegativeFloat] = {}
+
+
 class Environment(Claims):
     """environment.json."""
 

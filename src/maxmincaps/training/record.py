@@ -25,7 +25,7 @@ from filelock import FileLock, Timeout
 from maxmincaps.data.cache import make_folder, sync_folder, write_through
 from maxmincaps.errors import InputError
 from maxmincaps.recipe import Recipe
-from maxmincaps.training.claims import Claims, Data, Environment, Epoch, Result, parsed
+from maxmincaps.training.claims import Claims, Data, Environment, Epoch, Result, Step, parsed
 
 
 class InUseError(InputError):
@@ -61,8 +61,12 @@ class Record:
     @property
     def history(self) -> list[dict[str, Any]]:
         """What each epoch came to."""
-        path = self.folder / "history.jsonl"
-        return [parsed(line, Epoch, path) for line in self.read("history.jsonl").splitlines()] if path.exists() else []
+        return self._lines("history.jsonl", Epoch)
+
+    @property
+    def steps(self) -> list[dict[str, Any]]:
+        """What each of the first steps found, if the run was watched."""
+        return self._lines("steps.jsonl", Step)
 
     @property
     def exists(self) -> bool:
@@ -122,6 +126,10 @@ class Record:
         finally:
             with _writing(self.folder):
                 lock.release()
+
+    def _lines(self, name: str, kind: type[Claims]) -> list[dict[str, Any]]:
+        path = self.folder / name
+        return [parsed(line, kind, path) for line in self.read(name).splitlines()] if path.exists() else []
 
     def _said(self, name: str, kind: type[Claims]) -> dict[str, Any]:
         return parsed(self.read(name), kind, self.folder / name)

@@ -19,7 +19,7 @@ def describe(network: CapsNet, images: Images, **known: float) -> dict[str, Any]
     with torch.inference_mode():
         parts = network.parts(images[:WATCHED_IMAGES]).float()
         *_, last = network.digits.steps(parts)
-    lengths = last.poses.float().norm(dim=-1)
+    lengths = last.poses.float().norm(dim=-1).clamp(max=1)
     part_lengths = parts.norm(dim=-1)
     alive = part_lengths > 0
     couplings = last.couplings[alive].float().flatten()
@@ -27,13 +27,17 @@ def describe(network: CapsNet, images: Images, **known: float) -> dict[str, Any]
         **known,
         "part_length": part_lengths.mean().item(),
         "dead_children": 1 - alive.float().mean().item(),
-        # Squash makes n²/(1 + n²) of a length n; this takes it back.
-        "sum_length": (lengths / (1 - lengths)).sqrt().mean().item(),
+        "sum_length": _before_squash(lengths).mean().item(),
         "class_length": lengths.mean().item(),
         "longest_class_length": lengths.amax(dim=1).mean().item(),
         "couplings": _quantiles(couplings),
         "gradients": {name: _rms(layer) for name, layer in _layers(network).items()},
     }
+
+
+def _before_squash(lengths: torch.Tensor) -> torch.Tensor:
+    """Take back squash, which makes n²/(1 + n²) of a length n. What is 1 in float32 counts as 4096."""
+    return (lengths / (1 - lengths).clamp(min=2**-24)).sqrt()
 
 
 def _layers(network: CapsNet) -> dict[str, torch.nn.Module]:
@@ -48,4 +52,4 @@ def _rms(layer: torch.nn.Module) -> float:
 def _quantiles(values: torch.Tensor) -> list[float]:
     # torch.quantile refuses more than 16 million values; a sorted list is one line.
     ordered = values.sort().values
-    return [ordered[int(share * (len(ordered) - 1))].item() for share in QUANTILES] if len(ordered) else []
+    return [ordered[int(share * (len(ordered) - 1))].item() if len(ordered) else 0.0 for share in QUANTILES]
