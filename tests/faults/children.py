@@ -3,19 +3,33 @@
 import multiprocessing
 import os
 import tempfile
+import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 from maxmincaps.errors import InputError
+from maxmincaps.studies import worker
+from maxmincaps.training import results
+from maxmincaps.training.record import Record
+from maxmincaps.training.run import Run
 from tests.faults.injection import Fault, Layer, watching
 from tests.faults.scenarios import InterruptedGridError
 
 ROOT = Path(__file__).parents[2]
 SAID, RAISED = 2, 1
 """Exit codes: one line of ours, anything else."""
+PHASES = [
+    (worker, "fit", "training"),
+    (Run, "save_checkpoint", "checkpointing"),
+    (Run, "save_weights", "record_writing"),
+    (Record, "write", "record_writing"),
+    (results, "save_tensors", "record_writing"),
+]
+"""What a process may be doing besides what its scenario is called after."""
 
 
 def child(task: Callable[..., Any], *args: Any) -> BaseProcess:
@@ -35,6 +49,58 @@ def disturbed(scenario: Any, folder: Path, fault: Fault) -> tuple[int | None, li
         process = child(_suffer, scenario, folder, fault, said.name)
         process.join()
         return process.exitcode, said.read().splitlines()
+
+
+@dataclass(frozen=True)
+class Kill:
+    """What became of a process that was to be killed."""
+
+    was_done: bool
+    phase: str
+    """What it was doing."""
+    lived_s: float
+
+
+def killed(scenario: Any, folder: Path, after_s: float) -> Kill:
+    """Do a scenario in a process of its own, and kill it some time after it has begun, unless it is done."""
+    with tempfile.NamedTemporaryFile() as phase:
+        process = child(_tell, scenario, folder, phase.name)
+        while not (Path(phase.name).read_bytes() or process.exitcode is not None):
+            process.join(0.001)
+        began_at = time.monotonic()
+        process.join(after_s)
+        lived_s = time.monotonic() - began_at
+        process.kill()
+        process.join()
+        return Kill(process.exitcode == 0, Path(phase.name).read_text().strip(), lived_s)
+
+
+def _tell(scenario: Any, folder: Path, path: str) -> None:
+    """Do a scenario, and keep in a file what is being done."""
+    file = os.open(path, os.O_WRONLY)
+    phases: list[str] = []
+
+    def tell() -> None:
+        os.pwrite(file, phases[-1].ljust(20).encode(), 0)
+
+    def told(phase: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            phases.append(phase)
+            tell()
+            try:
+                return function(*args, **kwargs)
+            finally:
+                phases.pop()
+                tell()
+
+        return wrapped
+
+    for place, name, phase in PHASES:
+        setattr(place, name, told(phase, getattr(place, name)))
+    phases.append(scenario.phase)
+    tell()
+    scenario.act(folder)
+    os._exit(0)
 
 
 def _suffer(scenario: Any, folder: Path, fault: Fault, said: str) -> None:

@@ -61,6 +61,7 @@ class Training:
     """One run: checkpoints, weights, records."""
 
     recipe: Recipe
+    phase = "training"
 
     def act(self, folder: Path) -> None:
         """Train, from wherever the folder was left."""
@@ -85,6 +86,7 @@ class Grid(Training):
     """Several runs, given to one launcher."""
 
     seeds: int = 2
+    phase = "grid_launching"
 
     @property
     def recipes(self) -> list[Recipe]:
@@ -116,6 +118,7 @@ class Caching:
     """A dataset that is taken from published files into the cache, and once more in place of itself."""
 
     published: Path
+    phase = "dataset_caching"
 
     def act(self, folder: Path) -> None:
         """Bring it into the cache, whether or not it is there."""

@@ -10,10 +10,11 @@ from collections import Counter
 
 import pytest
 
-from tests.faults.children import SAID, disturbed
+from maxmincaps.data import download
+from tests.faults.children import SAID, disturbed, killed
 from tests.faults.injection import DEATH, Fault, Layer, watching
 from tests.faults.power import disk_after
-from tests.faults.scenarios import Caching, Grid, Training, publish_digits, small_recipe, write_images
+from tests.faults.scenarios import Caching, Grid, Training, publish_digits, small_digits, small_recipe, write_images
 
 
 @pytest.fixture(scope="session")
@@ -107,3 +108,40 @@ def test_the_power_may_fail_after_each_change_of_a_file(undisturbed, tmp_path, s
             states.append(state)
             tried += 1
     tally("states of a disk", tried=tried, lost=0)
+
+
+def test_a_dataset_that_is_fetched_again_is_never_gone(scenarios, tmp_path, scale, tally):
+    caching = scenarios["caching"]
+    (tmp_path / "undisturbed").mkdir()
+    with watching(Layer(tmp_path / "undisturbed")) as layer:
+        caching.act(tmp_path / "undisturbed")
+    renames = [number for number, operation in enumerate(layer.operations) if operation.target == "cache/mnist"]
+    places = range(renames[0] + 2, len(layer.operations), scale(5, 1))  # the folder's fsync has come after the rename
+    for at in places:
+        folder = tmp_path / str(at)
+        folder.mkdir()
+        disk_after(layer.operations[: at + 1]).leave(folder, random.Random(at).random)
+        with small_digits(caching.published):
+            assert download.get("mnist", cache=folder / "cache").dataset == "mnist"
+    tally("moments", tried=len(places), lost=0)
+
+
+@pytest.mark.parametrize("name", ["training", "grid", "caching"])
+def test_a_process_may_be_killed_at_any_moment(name, scenarios, tmp_path, scale, tally):
+    scenario, dice, hits, runs = scenarios[name], random.Random(name), Counter(), 0
+    (tmp_path / "undisturbed").mkdir()
+    undisturbed = Undisturbed(scenario, tmp_path / "undisturbed")
+    (tmp_path / "timed").mkdir()
+    whole_s = killed(scenario, tmp_path / "timed", 600).lived_s
+    while hits.total() < scale(2, {"training": 60, "grid": 30, "caching": 30}[name]):
+        runs += 1
+        folder = tmp_path / str(runs)
+        folder.mkdir()
+        for _ in range(dice.randint(1, 6)):
+            kill = killed(scenario, folder, dice.uniform(0, whole_s))
+            if kill.was_done:
+                break
+            hits[kill.phase] += 1
+            scenario.check(folder)
+        undisturbed.goes_on(folder)
+    tally("SIGKILLs", tried=hits.total(), lost=0, **{f"in_{phase}": number for phase, number in hits.items()})
