@@ -98,6 +98,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
         _fail(str(stop) or "stopped", INTERRUPTED)
     except DivergedError as error:
         _fail(str(error), DIVERGED)
+    except OSError as error:
+        _fail(f"{error.filename or 'a file'}: {error.strerror or error}", INPUT_ERROR)
+    except (MemoryError, RuntimeError) as error:
+        if not _is_lack_of_memory(error):
+            raise
+        _fail(f"not enough memory, a smaller batch or network needs less ({str(error) or 'refused'})", INPUT_ERROR)
+
+
+def _is_lack_of_memory(error: Exception) -> bool:
+    """Tell whether memory was refused; each library that torch calls says so in its own words."""
+    words = ("allocate memory", "out of memory", "not enough memory", "bad_alloc", "could not create a primitive")
+    return isinstance(error, MemoryError) or any(said in str(error) for said in words)
 
 
 def _fail(message: str, code: int) -> None:

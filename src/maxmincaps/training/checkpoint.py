@@ -28,6 +28,8 @@ def network_for(recipe: Recipe, image_shape: tuple[int, int, int], classes: int)
 def save_tensors(path: Path, tensors: dict[str, Tensor], note: dict[str, Any] | None = None) -> None:
     """Write tensors and a note of JSON values, whole or not at all."""
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    # Where memory is refused, safetensors ends the process without a word; asked for here, it is a MemoryError.
+    bytearray(2 * sum(tensor.nbytes for tensor in plain.values()))
     write_whole(path, save(plain, {"note": json.dumps(note or {})}))
 
 
