@@ -2,9 +2,11 @@
 
 import multiprocessing
 import os
+import resource
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -49,6 +51,48 @@ def disturbed(scenario: Any, folder: Path, fault: Fault) -> tuple[int | None, li
         process = child(_suffer, scenario, folder, fault, said.name)
         process.join()
         return process.exitcode, said.read().splitlines()
+
+
+def command(words: list[str], *, limits: dict[int, int] | None = None) -> tuple[int | None, str]:
+    """Give a command to our command line in a process of its own, with less of something; give its code and lines."""
+    with started_command(words, limits=limits) as running:
+        return running.ended()
+
+
+@dataclass(frozen=True)
+class Running:
+    """A command at work."""
+
+    process: BaseProcess
+    said: str
+
+    def ended(self) -> tuple[int | None, str]:
+        """Wait for its exit code and what it said of errors."""
+        self.process.join()
+        return self.process.exitcode, Path(self.said).read_text()
+
+
+@contextmanager
+def started_command(words: list[str], *, limits: dict[int, int] | None = None) -> Iterator[Running]:
+    """Give a command to our command line, and go on while it works. Limits are by resource; memory is on top."""
+    with tempfile.NamedTemporaryFile() as said:
+        yield Running(child(_command, words, limits or {}, said.name), said.name)
+
+
+def _command(words: list[str], limits: dict[int, int], said: str) -> None:
+    from maxmincaps.cli import main
+
+    with Path(said).open("w") as file:
+        os.dup2(file.fileno(), 2)
+    with Path(os.devnull).open("w") as file:
+        os.dup2(file.fileno(), 1)
+    for kind, most in limits.items():
+        pages = int(Path("/proc/self/statm").read_text().split()[0]) if kind == resource.RLIMIT_AS else 0
+        resource.setrlimit(kind, (most + pages * resource.getpagesize(),) * 2)
+    try:
+        main(words)
+    except SystemExit as ended:
+        os._exit(int(ended.code or 0))
 
 
 @dataclass(frozen=True)
