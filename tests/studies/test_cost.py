@@ -32,6 +32,12 @@ def test_a_broken_list_of_speeds_is_measured_again(tmp_path):
 def test_the_cost_counts_training_each_epochs_look_and_the_final_figures():
     recipe = Recipe(dataset="mnist", epochs=10, train_images=1_000, test_images=500)
     assert seconds_of(recipe, Speed(100.0, 1000.0)) == 10 * 10 + 10 * 0.5 + 2 * 10 + 1
+    assert seconds_of(recipe.but(test_images=None), Speed(100.0, 1000.0)) == 10 * 10 + 10 * 10 + 10 + 1
+
+
+def test_held_out_images_cost_a_look_an_epoch_and_leave_the_training_images_their_number():
+    recipe = Recipe(dataset="mnist", epochs=1, train_images=1_000, validation=5_000)
+    assert seconds_of(recipe, Speed(100.0, 1000.0)) == 10 + 5 + 2 * 10 + 1
 
 
 def test_speeds_of_this_machine_are_positive_for_grey_and_colour_without_any_dataset(tmp_path, monkeypatch):

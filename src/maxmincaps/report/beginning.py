@@ -73,13 +73,13 @@ def _panel(axes: Axes, quantity: Quantity, curves: Sequence[Curve]) -> None:
     dashes = _dashes(curves)
     for curve in curves:
         values = [quantity.of(step) for step in curve.steps]
-        strength = {"linewidth": 1.8, "alpha": 0.45} if curve.default else {"linewidth": 1.0}
         axes.plot(
             range(1, len(values) + 1),
             values,
             color=look(curve.normalization).colour,
             linestyle=dashes.get(curve.value, "-"),
-            **strength,
+            linewidth=1.8 if curve.default else 1.0,
+            alpha=0.45 if curve.default else 1.0,
         )
 
 

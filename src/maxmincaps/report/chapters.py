@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
 from maxmincaps.analysis import traces
@@ -17,6 +18,7 @@ from maxmincaps.report.material import Material, Plate, absent, command_for
 from maxmincaps.report.mistakes_chapter import mnist_record
 from maxmincaps.report.selection import Shown, mean, siblings, title_of, title_with_mark, twins
 from maxmincaps.report.table import Table
+from maxmincaps.studies import rates
 from maxmincaps.studies.beginning import DEFAULT, FACTORS, NAMES, factors, label
 from maxmincaps.studies.records import Row
 from maxmincaps.training.checkpoint import network_for
@@ -234,15 +236,63 @@ def _choices(material: Material, runs: Shown) -> Plate:
     words = "Best test accuracy when one detail that papers leave open is changed, beside the default (dotted)."
     if not runs.rows:
         return absent("choices", "Choices", words, runs.study)
-    dataset = runs.study.datasets[0]
-    found = [(line.label, mean(runs.of(dataset, line.label), best_points)) for line in runs.study.lines]
-    points = [(label, curves.Point(0, point.mean, point.sd, point.n)) for label, point in found if point]
-    figure = curves.choices(points, runs.study.lines[0].label)
+    figure = curves.choices(_lines(runs, best_points), runs.study.lines[0].label)
     return material.plate("choices", "Choices", words, figure, _study_command(runs), runs.rows)
 
 
-def beginning(material: Material) -> list[Plate]:
-    """What the first hundred steps do, setting by setting."""
+def learning(material: Material) -> list[Plate]:
+    """How training was chosen: the first hundred steps, learning rates, options."""
+    return [*_beginning(material), _rates(material), _options(material)]
+
+
+def _rates(material: Material) -> Plate:
+    runs = material.shown("rates")
+    title = "Learning rates of PrimaryCaps and W"
+    words = (
+        "Accuracy on held-out training images after one epoch, for the same nine settings of both normalizations. "
+        "W's rate is given times the mean of the couplings that W acts through."
+    )
+    if not runs.rows:
+        return absent("rates", title, words, runs.study)
+    dataset = runs.study.datasets[0]
+    panels = [
+        (
+            name,
+            {
+                (primary, votes): point.mean
+                for primary, votes in product(rates.PRIMARY, rates.VOTES)
+                if (point := mean(runs.of(dataset, rates.label(name, primary, votes)), _held_out_points))
+            },
+        )
+        for name in rates.NAMES
+    ]
+    figure = curves.grids(panels, "rate of W × mean coupling", "rate of PrimaryCaps", rates.PRIMARY, rates.VOTES)
+    return material.plate("rates", title, words, figure, _study_command(runs), runs.rows)
+
+
+def _options(material: Material) -> Plate:
+    runs = material.shown("options")
+    title = "Options of training"
+    words = "Accuracy on held-out training images at the best epoch, each option alone beside plain training (dotted)."
+    if not runs.rows:
+        return absent("options", title, words, runs.study)
+    figure = curves.choices(
+        _lines(runs, _held_out_points), runs.study.lines[0].label, "accuracy on held-out images (%)"
+    )
+    return material.plate("options", title, words, figure, _study_command(runs), runs.rows)
+
+
+def _held_out_points(row: Row) -> float:
+    return max(_history(row))
+
+
+def _lines(runs: Shown, measure: Callable[[Row], float]) -> list[tuple[str, curves.Point]]:
+    """Give the mean of each line of a study on its one dataset."""
+    found = [(line.label, mean(runs.of(runs.study.datasets[0], line.label), measure)) for line in runs.study.lines]
+    return [(label, curves.Point(0, point.mean, point.sd, point.n)) for label, point in found if point]
+
+
+def _beginning(material: Material) -> list[Plate]:
     runs = material.shown("beginning")
     words = (
         "The first hundred steps, with one setting changed in each column: blue Max-Min, orange Softmax; thick the "
@@ -308,6 +358,6 @@ CHAPTERS = (
     Chapter("accuracy", "Accuracy on five datasets", accuracy),
     Chapter("mnist-record", "The MNIST record, and its errors", mnist_record),
     Chapter("others", "Other normalizations, bounds and choices", others),
-    Chapter("beginning", "How learning starts", beginning),
+    Chapter("learning", "How training was chosen", learning),
     Chapter("runs", "Every run", everything),
 )

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, NullLocator
 
-from maxmincaps.report.style import FAINT, FULL_WIDTH, INK, LOOKS, look, panel_title, styled
+from maxmincaps.report.style import FAINT, FULL_WIDTH, INK, LOOKS, PAPER, look, panel_title, shades, styled
 
 COLUMNS = 3
 
@@ -132,6 +132,38 @@ def choices(points: Sequence[tuple[str, Point]], default: str, measure: str = "t
     axes.grid(axis="x")
     axes.spines["left"].set_visible(False)
     axes.tick_params(axis="y", length=0)
+    return figure
+
+
+@styled
+def grids(
+    panels: Sequence[tuple[str, Mapping[tuple[float, float], float]]],
+    across: str,
+    down: str,
+    rows: Sequence[float],
+    columns: Sequence[float],
+) -> Figure:
+    """Draw one panel a normalization: accuracy in percent for each pair of values, the best one in bold."""
+    figure = Figure(figsize=(FULL_WIDTH, 2.6))
+    for number, (axes, (name, found)) in enumerate(zip(figure.subplots(1, len(panels)), panels, strict=True)):
+        this = look(name)
+        panel_title(axes, ascii_lowercase[number], this.label, this.colour)
+        values = np.array([[found.get((row, column), math.nan) for column in columns] for row in rows])
+        # Most differences lie among the good ones; what lies far below is as pale as what lies a little below.
+        top = np.nanmax(values) if found else 100.0
+        axes.imshow(values, cmap=shades(this.colour, 0.1), vmin=top - 4, vmax=top, aspect="auto")
+        for (row, column), value in np.ndenumerate(values):
+            text = "not run" if math.isnan(value) else f"{value:.2f}"
+            ink = PAPER if value > top - 1.5 else INK
+            axes.text(
+                column, row, text, ha="center", va="center", color=ink, fontweight="bold" if value == top else None
+            )
+        axes.set_xticks(range(len(columns)), [f"{place:g}" for place in columns])
+        axes.set_yticks(range(len(rows)), [f"{place:g}" for place in rows])
+        axes.set_xlabel(across)
+        axes.set_ylabel(down if number == 0 else "")
+        axes.spines[:].set_visible(False)
+        axes.tick_params(length=0)
     return figure
 
 

@@ -7,6 +7,8 @@ from maxmincaps.studies.figure_1_architecture import ARCHITECTURE
 from maxmincaps.studies.figure_9_misclassified import MISCLASSIFIED
 from maxmincaps.studies.figures_2_to_6_inside import EVOLUTION, OUTPUTS, ROWS, TUNING
 from maxmincaps.studies.figures_7_8_iterations import ITERATIONS
+from maxmincaps.studies.options import OPTIONS
+from maxmincaps.studies.rates import RATES
 from maxmincaps.studies.study import Study
 from maxmincaps.studies.table_1_datasets import DATASETS_STUDY
 from maxmincaps.studies.table_2_mnist_record import MNIST_RECORD
@@ -28,6 +30,8 @@ STUDIES: dict[str, Study] = {
         TUNING,
         CHOICES,
         BEGINNING,
+        RATES,
+        OPTIONS,
         MISCLASSIFIED,
         ARCHITECTURE,
     )

@@ -67,6 +67,6 @@ BEGINNING = Study(
         ),
     ),
     settings={"batch_size": 4_000 // STEPS, "watch": STEPS},
-    scales={"paper": (Budget(epochs=1),)},
-    notes={"paper": "not in the paper; 4,000 digits, one epoch of 100 steps"},
+    scales={"small": (Budget(epochs=1),)},
+    notes={"small": "not in the paper; 4,000 digits, one epoch of 100 steps"},
 )

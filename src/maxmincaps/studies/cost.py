@@ -80,7 +80,10 @@ def seconds_of(recipe: Recipe, speed: Speed) -> float:
     images = images_of(recipe)
     judged = recipe.validation or min(recipe.test_images or images.test, images.test)
     training = recipe.epochs * images.train / speed.training
-    final = 2 * images.test + min(images.train, TRAIN_ACCURACY_IMAGES)
+    # The best epoch's weights are measured once more if it was not the whole test set that chose them.
+    final = images.test * (1 if judged == images.test and not recipe.validation else 2) + min(
+        images.train, TRAIN_ACCURACY_IMAGES
+    )
     return training + (recipe.epochs * judged + final) / speed.testing
 
 
@@ -95,7 +98,8 @@ def images_of(recipe: Recipe) -> Images:
         ]
         shape = (both[0].channels, both[0].height, both[0].width)
         train, test, classes = len(both[0]), len(both[1]), len(both[0].classes)
-    return Images(shape, min(recipe.train_images or train, train) - recipe.validation, test, classes)
+    left = train - recipe.validation
+    return Images(shape, min(recipe.train_images or left, left), test, classes)
 
 
 def measured_speed(recipe: Recipe) -> Speed:

@@ -38,7 +38,7 @@ _DATA = {
     "classes": "classes",
     "parameters": "parameters",
     "vote_sigma": "used_vote_sigma",
-    "vote_rate": "used_vote_rate",
+    "rates": "used_rates",
 }
 _ENVIRONMENT = ("started_at", "maxmincaps", "commit", "torch", "processor")
 _SETTINGS = tuple(name for name in Recipe.model_fields if name not in MachineSettings.model_fields)
