@@ -16,7 +16,7 @@ from maxmincaps.report.architecture import architecture
 from maxmincaps.report.beginning import COLUMNS, Curve, first_steps
 from maxmincaps.report.material import Material, Plate, absent, command_for
 from maxmincaps.report.mistakes_chapter import mnist_record
-from maxmincaps.report.selection import Shown, mean, siblings, title_of, title_with_mark, twins
+from maxmincaps.report.selection import Shown, complete, mean, siblings, title_of, title_with_mark, twins
 from maxmincaps.report.table import Table
 from maxmincaps.studies import rates
 from maxmincaps.studies.beginning import DEFAULT, FACTORS, NAMES, factors, label
@@ -242,7 +242,27 @@ def _choices(material: Material, runs: Shown) -> Plate:
 
 def learning(material: Material) -> list[Plate]:
     """How training was chosen: the first hundred steps, learning rates, options."""
-    return [*_beginning(material), _rates(material), _options(material)]
+    return [*_beginning(material), _rates(material), _options(material), *_learning_curves(material)]
+
+
+def _learning_curves(material: Material) -> list[Plate]:
+    runs = material.shown("learning")
+    title = "Side by side, each at its own best setting"
+    words = (
+        "Accuracy on all test images after each epoch. Thin lines are runs with different seeds, thick ones their mean."
+    )
+    if not runs.rows:
+        return [absent("learning", title, words, runs.study)]
+    dataset = runs.study.datasets[0]
+    histories = {
+        line.settings["normalization"]: [_history(row) for row in complete(runs.of(dataset, line.label))]
+        for line in runs.study.lines
+    }
+    figure = curves.by_epoch([(title_of(dataset), histories)])
+    return [
+        material.plate("learning", title, words, figure, _study_command(runs), runs.rows),
+        table_plate(material, title, "The same in numbers.", tables.by_epoch(histories), runs),
+    ]
 
 
 def _rates(material: Material) -> Plate:

@@ -1,6 +1,6 @@
 """Tables 1 to 4: ours beside the paper's, each number with its runs and its budget."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -59,6 +59,23 @@ def table_1(runs: Shown, own: Sequence[Sequence[Row]] = ()) -> Table:
         rows=tuple(lines),
         notes=_notes(runs, below_paper=runs.below_paper or bool(own)),
         words=("Normalization", "Our budget"),
+    )
+
+
+def by_epoch(histories: Mapping[str, Sequence[Sequence[float]]]) -> Table:
+    """Give the mean accuracy after each epoch, a line for each normalization."""
+    epochs = max((len(own) for found in histories.values() for own in found), default=0)
+    lines = [
+        (look(name).label, *(_with_sd(interval(at), "") for at in zip(*found, strict=True)), str(len(found)))
+        for name, found in histories.items()
+        if found
+    ]
+    return Table(
+        name="learning",
+        caption="Test accuracy after each epoch (%).",
+        columns=("Normalization", *map(str, range(1, epochs + 1)), "n"),
+        rows=tuple(lines),
+        notes=(SD_NOTE,),
     )
 
 
