@@ -155,7 +155,7 @@ class TrainingSettings(Settings):
     schedule: Literal["decay", "cosine"] = "decay"
     """How the learning rate falls: by `decay`, or along half a cosine to its smallest value at the last step."""
 
-    warmup: int = Field(0, ge=0)
+    warmup: int = Field(50, ge=0)
     """Steps over which the learning rate rises to its full value at the start."""
 
     min_learning_rate: float = Field(1e-6, ge=0)

@@ -6,8 +6,10 @@ from hypothesis import strategies as st
 
 from maxmincaps.errors import InputError
 from maxmincaps.recipe import Recipe
-from maxmincaps.studies import STUDIES
+from maxmincaps.studies import STUDIES, beginning
 from maxmincaps.studies.study import Budget, Line, Study, parse_only, select, unique
+from maxmincaps.training.checkpoint import network_for
+from maxmincaps.training.prepare import optimizer_for
 
 WITH_RUNS = [(study, scale) for study in STUDIES.values() for scale in study.scale_names()]
 
@@ -111,3 +113,11 @@ def test_a_wish_that_cannot_be_read_is_refused_in_a_line(text):
 def test_unique_keeps_the_order():
     recipes = [Recipe(seed=seed) for seed in (2, 1, 2, 0, 1)]
     assert [recipe.seed for recipe in unique(recipes)] == [2, 1, 0]
+
+
+@pytest.mark.parametrize("normalization", list(beginning.BY_RULE))
+def test_the_first_steps_vary_what_the_rule_gives(normalization):
+    recipe = Recipe(normalization=normalization)
+    network = network_for(recipe, (1, 28, 28), 10)
+    rates = {group["name"]: group["rate"] for group in optimizer_for(recipe, network).param_groups}
+    assert beginning.BY_RULE[normalization] == pytest.approx((network.digits.sigma, rates["votes"]), rel=1e-3)

@@ -228,7 +228,7 @@ def test_two_processes_give_the_result_of_one_within_rounding(whole, tiny, tmp_p
 
 
 def test_the_learning_rate_decays_continuously_down_to_its_floor(tiny):
-    recipe = tiny(learning_rate=0.001, decay=0.96, decay_steps=2000, min_learning_rate=1e-6)
+    recipe = tiny(learning_rate=0.001, decay=0.96, decay_steps=2000, min_learning_rate=1e-6, warmup=0)
     assert learning_rate_at(recipe, 0, 1) == 0.001
     assert learning_rate_at(recipe, 1000, 1) == pytest.approx(0.001 * 0.96**0.5)
     assert learning_rate_at(recipe, 2000, 1) == pytest.approx(0.00096)
@@ -258,12 +258,16 @@ def rates(recipe, **sizes):
 
 def test_large_layers_learn_more_slowly_the_more_terms_their_sums_have(tiny):
     ours = rates(tiny())
-    assert (ours["others"], ours["primary"]) == (1, 1000 / (256 * 81))
-    # Softmax's couplings are a tenth on average, and W moves ten times as far for that.
-    assert rates(tiny(normalization="softmax"))["votes"] == pytest.approx(10 * 1000 / (1152 * 8))
-    assert ours["votes"] == pytest.approx(1000 / (1152 * 8) / 0.4, rel=0.02)
+    assert (ours["others"], ours["primary"]) == (1, 6000 / (256 * 81))
     assert rates(tiny(), conv_channels=8, types=2)["primary"] == 1
+    assert rates(tiny(), types=128)["votes"] == pytest.approx(ours["votes"] * 30_000 / (128 * 36 * 8))
     assert rates(tiny(vote_rate=0.25, primary_rate=0.5)) == {"others": 1, "primary": 0.5, "votes": 0.25}
+
+
+def test_w_moves_the_further_the_smaller_the_couplings_are_that_it_acts_through(tiny):
+    assert rates(tiny(normalization="uniform"))["votes"] == 1
+    assert rates(tiny(normalization="softmax"))["votes"] == pytest.approx(10)
+    assert rates(tiny())["votes"] == pytest.approx(2.5, rel=0.01)
 
 
 def test_the_trained_network_can_be_loaded(whole):

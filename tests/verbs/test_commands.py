@@ -87,13 +87,17 @@ def test_a_recipe_file_gives_settings_and_flags_come_on_top(command, tmp_path):
 def test_the_recipes_of_the_package_are_listed_shown_and_trained_by_name(command, tmp_path):
     _, listed = command("recipe")
     for name, path in NAMED.items():
-        assert f"maxmincaps train --recipe {name}" in listed
+        assert f" {name} " in listed
         _, shown = command("recipe", name)
         assert all(word in shown for word in ("# Claim ", "# Cost ", "# Command ")), path
         assert Recipe.from_file(name)
     code, _ = command("train", "--recipe", "paper", *TINY_FLAGS, "--out", tmp_path / "run")
     assert code == 0
     assert Recipe.from_file(tmp_path / "run" / "recipe.json").vote_sigma == 0.1
+
+
+def test_the_default_recipe_is_what_no_setting_means():
+    assert Recipe.from_file("default") == Recipe()
 
 
 def test_predict_draws_the_lengths_of_all_classes(command, run, tmp_path):

@@ -247,17 +247,14 @@ def learning(material: Material) -> list[Plate]:
 
 def _learning_curves(material: Material) -> list[Plate]:
     runs = material.shown("learning")
-    title = "Side by side, each at its own best setting"
+    title = "Side by side, epoch by epoch"
     words = (
         "Accuracy on all test images after each epoch. Thin lines are runs with different seeds, thick ones their mean."
     )
     if not runs.rows:
         return [absent("learning", title, words, runs.study)]
-    dataset = runs.study.datasets[0]
-    histories = {
-        line.settings["normalization"]: [_history(row) for row in complete(runs.of(dataset, line.label))]
-        for line in runs.study.lines
-    }
+    dataset = runs.rows[0]["dataset"]
+    histories = {name: [_history(row) for row in complete(runs.of(dataset, label))] for name, label in NAMES.items()}
     figure = curves.by_epoch([(title_of(dataset), histories)])
     return [
         material.plate("learning", title, words, figure, _study_command(runs), runs.rows),

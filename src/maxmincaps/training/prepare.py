@@ -13,8 +13,8 @@ from maxmincaps.data.images import ImageSet
 from maxmincaps.recipe import Recipe
 from maxmincaps.training.checkpoint import network_for
 
-FULL_RATE_TERMS = 1000
-"""Layers whose sums have at most so many terms learn at the full rate."""
+PRIMARY_TERMS, VOTE_TERMS = 6_000, 30_000
+"""PrimaryCaps and W learn at the full rate if their sums have at most so many terms; W's are smaller, as squashed."""
 
 
 @contextmanager
@@ -50,13 +50,18 @@ def _network(recipe: Recipe, train: ImageSet) -> CapsNet:
 
 
 def optimizer_for(recipe: Recipe, network: CapsNet) -> torch.optim.Adam:
-    """Make Adam, with rates of their own for PrimaryCaps and W: multiples of the learning rate."""
+    """Make Adam, with rates of their own for PrimaryCaps and W: multiples of the learning rate.
+
+    A step of Adam moves every weight by about the learning rate, and in the first steps all of a sum's weights the same
+    way: a sum moves the further the more terms it has. docs/initialisation.md tells what was measured.
+    """
     primary = network.primary.convolution
     digits = network.digits
     # W acts multiplied by couplings, so it has to move the more the smaller they are.
-    vote_rate = rate_for(digits.terms) / digits.typical_couplings().abs().mean().item()
+    vote_rate = min(1.0, VOTE_TERMS / digits.terms) / digits.typical_couplings().abs().mean().item()
+    primary_rate = min(1.0, PRIMARY_TERMS / primary.weight[0].numel())
     special = {
-        "primary": (list(primary.parameters()), recipe.primary_rate or rate_for(primary.weight[0].numel())),
+        "primary": (list(primary.parameters()), recipe.primary_rate or primary_rate),
         "votes": ([digits.weights], recipe.vote_rate or vote_rate),
     }
     taken = {id(parameter) for parameters, _ in special.values() for parameter in parameters}
@@ -64,16 +69,6 @@ def optimizer_for(recipe: Recipe, network: CapsNet) -> torch.optim.Adam:
     groups = [{"name": "others", "params": others, "rate": 1.0}]
     groups += [{"name": name, "params": parameters, "rate": rate} for name, (parameters, rate) in special.items()]
     return torch.optim.Adam(groups, lr=recipe.learning_rate, betas=(0.9, 0.999), eps=1e-8, fused=True)
-
-
-def rate_for(terms: int) -> float:
-    """Give the multiple of the learning rate for weights of which `terms` form one sum, at most 1.
-
-    A step of Adam moves every weight by about the learning rate, and in the first steps all of them the same way: a sum
-    of a thousand terms by about one at the common rate of 0.001. PrimaryCaps has 20,736 terms and would be saturated by
-    the first step. See docs/initialisation.md.
-    """
-    return min(1.0, FULL_RATE_TERMS / terms)
 
 
 def learning_rate_at(recipe: Recipe, step: int, steps: int) -> float:

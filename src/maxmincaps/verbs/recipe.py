@@ -17,8 +17,8 @@ def recipe(name: str | None = None) -> None:
         path = NAMED[known(name, NAMED, "recipe")]
         console.print(path.read_text(encoding="utf-8").rstrip(), highlight=False, markup=False, soft_wrap=True)
         return
-    shown = table("Recipes", "name", "what it is", "train it")
+    shown = table("Recipes (maxmincaps train --recipe NAME)", "name", "what it is")
     for name, path in NAMED.items():
         first = path.read_text(encoding="utf-8").partition("\n")[0]
-        shown.add_row(name, first.removeprefix("# ").rstrip("."), f"maxmincaps train --recipe {name}")
+        shown.add_row(name, first.removeprefix("# ").rstrip("."))
     console.print(shown)
