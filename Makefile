@@ -1,8 +1,8 @@
-# The habits of this project, each one line: make quickstart · test · torture · lint · docs · bench · clean
+# The habits of this project, each one line: make quickstart · test · torture · lint · docs · results · bench · clean
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: quickstart test torture lint docs bench clean
+.PHONY: quickstart test torture lint docs results bench clean
 
 quickstart: .venv/quickstart.ready  ## the paper's network, Max-Min beside Softmax, on 5,000 digits, with a report
 	@$(BIN)/maxmincaps quickstart
@@ -18,6 +18,10 @@ lint: .venv/dev.ready
 
 docs: .venv/dev.ready  ## the documentation, into site/; a warning is an error
 	@$(BIN)/zensical build --clean --strict
+
+results: .venv/dev.ready  ## the report of the committed records, and its tables and figures in the pages
+	@$(BIN)/maxmincaps report results --out results/report
+	@$(BIN)/python docs/fill.py
 
 bench: .venv/dev.ready  ## our step beside a textbook's, each in its own process
 	@$(BIN)/maxmincaps bench

@@ -242,7 +242,19 @@ def _choices(material: Material, runs: Shown) -> Plate:
 
 def learning(material: Material) -> list[Plate]:
     """How training was chosen: the first hundred steps, learning rates, options."""
-    return [*_beginning(material), _rates(material), _options(material), *_learning_curves(material)]
+    return [
+        *_beginning(material),
+        _rates(material),
+        *_learning_curves(material),
+        _first_try(material),
+        _options(material),
+    ]
+
+
+def _first_try(material: Material) -> Plate:
+    runs = material.shown("first-try")
+    words = "Every normalization, and other numbers of iterations, with the default recipe."
+    return table_plate(material, runs.study.title, words, tables.of_lines(runs, "first-try"), runs)
 
 
 def _learning_curves(material: Material) -> list[Plate]:

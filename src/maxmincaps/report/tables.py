@@ -62,6 +62,19 @@ def table_1(runs: Shown, own: Sequence[Sequence[Row]] = ()) -> Table:
     )
 
 
+def of_lines(runs: Shown, name: str) -> Table:
+    """Give the accuracies of every line of a study that is not in the paper."""
+    dataset = runs.study.datasets[0]
+    return Table(
+        name=name,
+        caption=f"{runs.study.title}. Test accuracy (%).",
+        columns=("Line", "Best", "Final", "n", "Budget"),
+        rows=tuple((line.label, *_ours(runs.of(dataset, line.label), "")) for line in runs.study.lines),
+        notes=(BEST_NOTE, SD_NOTE),
+        words=("Budget",),
+    )
+
+
 def by_epoch(histories: Mapping[str, Sequence[Sequence[float]]]) -> Table:
     """Give the mean accuracy after each epoch, a line for each normalization."""
     epochs = max((len(own) for found in histories.values() for own in found), default=0)

@@ -7,6 +7,7 @@ from maxmincaps.studies.figure_1_architecture import ARCHITECTURE
 from maxmincaps.studies.figure_9_misclassified import MISCLASSIFIED
 from maxmincaps.studies.figures_2_to_6_inside import EVOLUTION, OUTPUTS, ROWS, TUNING
 from maxmincaps.studies.figures_7_8_iterations import ITERATIONS
+from maxmincaps.studies.first_try import FIRST_TRY
 from maxmincaps.studies.learning import LEARNING
 from maxmincaps.studies.options import OPTIONS
 from maxmincaps.studies.rates import RATES
@@ -34,6 +35,7 @@ STUDIES: dict[str, Study] = {
         RATES,
         OPTIONS,
         LEARNING,
+        FIRST_TRY,
         MISCLASSIFIED,
         ARCHITECTURE,
     )

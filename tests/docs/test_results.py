@@ -1,0 +1,46 @@
+"""Every number of ours in the pages has a committed record: records make the report, and the report makes the pages."""
+
+import importlib.util
+
+import pytest
+
+from maxmincaps.report.build import build
+from tests.docs.pages import ROOT
+
+RESULTS = ROOT / "results"
+
+
+def fill():
+    """Load docs/fill.py, which is a script and no part of the package."""
+    found = importlib.util.spec_from_file_location("fill", ROOT / "docs" / "fill.py")
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    return module
+
+
+PAGES = fill().pages()
+
+
+@pytest.fixture(scope="module")
+def rebuilt(tmp_path_factory):
+    return build(RESULTS, tmp_path_factory.mktemp("report")).parent
+
+
+def tables(folder):
+    return {path.name: path.read_text() for path in (folder / "tables").glob("*.md")}
+
+
+def test_the_committed_tables_are_what_the_committed_records_give(rebuilt):
+    assert tables(RESULTS / "report") == tables(rebuilt)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_the_tables_of_a_page_are_the_reports(page):
+    text = page.read_text()
+    assert fill().filled(text) == text
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_the_figures_of_a_page_are_the_reports(page):
+    for copy, figure in fill().figures(page).items():
+        assert copy.read_bytes() == figure.read_bytes()
