@@ -152,7 +152,7 @@ def best_scale(study: Study, rows: Iterable[Row]) -> str | None:
 def budget_in_words(row: Row) -> str:
     """Say what a run cost, from its record: it stands beside every number."""
     images = row["trained_on"] if row["trained_on"] is not None else row["train_images"]
-    words = [f"{row['epochs']} epochs" + (f" of {images:,} images" if images else "")]
+    words = [f"{row['epochs']} epoch{'s' * (row['epochs'] > 1)}" + (f" of {images:,} images" if images else "")]
     if row["judged_on"] and row["tested_on"] and row["judged_on"] < row["tested_on"]:
         words.append(f"best epoch by {row['judged_on']:,} of {row['tested_on']:,} test images")
     if is_smaller(row):

@@ -75,7 +75,10 @@ class Budget:
     def in_words(self) -> str:
         """Say it in a line."""
         images = "all training images" if self.train_images is None else f"{self.train_images:,} training images"
-        parts = [f"{self.epochs} epochs of {images}", f"{self.seeds} seed{'s' * (self.seeds > 1)}"]
+        parts = [
+            f"{self.epochs} epoch{'s' * (self.epochs > 1)} of {images}",
+            f"{self.seeds} seed{'s' * (self.seeds > 1)}",
+        ]
         if self.test_images:
             parts.append(f"each epoch judged by {self.test_images:,} test images")
         if "conv_channels" in self.changes:
