@@ -12,7 +12,8 @@ from maxmincaps.verbs.report import report
 
 NUMBERED = ["1-mnist-5k", "2", "2-all", "4", "5", "6", "7", "8", "9", "a1", "a2", "a3"]
 FIGURES = [*(f"figure-{name}" for name in NUMBERED), "confusion", "bounds", "choices", "training-curves"]
-TABLES = ["table-1", "table-2", "table-3", "table-4", "all-runs"]
+FIGURES += ["first-steps-1", "rates", "options", "learning"]
+TABLES = ["table-1", "table-2", "table-3", "table-4", "learning-by-epoch", "first-try", "all-runs"]
 
 
 class Tags(HTMLParser):

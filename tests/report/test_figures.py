@@ -14,6 +14,7 @@ from maxmincaps.errors import InputError
 from maxmincaps.report import curves, mistakes, routing
 from maxmincaps.report import responses as response_figures
 from maxmincaps.report.architecture import architecture
+from maxmincaps.report.beginning import Curve, first_steps
 from maxmincaps.report.poll import human_or_network
 from maxmincaps.report.style import LOOKS, footnote, for_page, save
 
@@ -68,6 +69,28 @@ def test_a_dataset_without_runs_keeps_its_panel_and_says_so():
     figure = curves.against_iterations(panels, "test accuracy (%)")
     assert "not run" in [text.get_text() for text in figure.axes[1].texts]
     assert "not run" not in [text.get_text() for text in figure.axes[0].texts]
+
+
+def test_each_changed_setting_has_its_column_with_the_default_behind_it():
+    steps = [
+        {"sum_length": 1.0, "class_length": 0.5, "part_length": 0.1, "loss": 0.4 - 0.1 * step, "couplings": [0, 0.4, 1]}
+        | {"gradients": {"votes": 1e-4, "primary": 1e-4, "conv1": 1e-4}}
+        for step in range(3)
+    ]
+    both = [Curve("max-min", "default", steps, default=True), Curve("max-min", "none", steps[:2])]
+    figure = first_steps([("warm-up", both), ("start", both[:1])])
+    assert [axes.get_title(loc="left") for axes in figure.axes[:2]] == ["(a) warm-up", "(b) start"]
+    default, none = figure.axes[-2].lines
+    assert list(default.get_ydata()) == pytest.approx([0.4, 0.3, 0.2])
+    assert default.get_linewidth() > none.get_linewidth()
+
+
+def test_a_grid_of_settings_shows_every_accuracy_and_the_best_in_bold():
+    figure = curves.grids(
+        [("max-min", {(0.3, 1.0): 97.0, (1.0, 1.0): 96.5})], "W", "PrimaryCaps", (0.3, 1.0), (1.0, 3.0)
+    )
+    found = {text.get_text(): text.get_fontweight() for text in figure.axes[0].texts}
+    assert found == {"97.00": "bold", "96.50": "normal", "not run": "normal"}
 
 
 def test_bounds_lie_on_a_logarithmic_axis():

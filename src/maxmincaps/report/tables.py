@@ -84,7 +84,7 @@ def by_epoch(histories: Mapping[str, Sequence[Sequence[float]]]) -> Table:
         if found
     ]
     return Table(
-        name="learning",
+        name="learning-by-epoch",
         caption="Test accuracy after each epoch (%).",
         columns=("Normalization", *map(str, range(1, epochs + 1)), "n"),
         rows=tuple(lines),
