@@ -118,7 +118,7 @@ class Visitor:
     def ask(self, method: str, path: str, body: bytes | str | None = None, **headers: str):
         """Give status and body, as JSON where it is JSON."""
         sent = {name.replace("_", "-"): value for name, value in headers.items()}
-        with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)) as connection:
+        with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=600)) as connection:
             connection.request(method, path, body, {**({"cookie": self.cookie} if self.cookie else {}), **sent})
             answer = connection.getresponse()
             content = answer.read()

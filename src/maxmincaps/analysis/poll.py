@@ -120,7 +120,7 @@ def read(path: Path | str) -> Poll:
     """Read a poll's file, as it is now, without changing it; a server may be writing it."""
     with opened(Path(path)) as connection:
         notes = dict(connection.execute("SELECT name, value FROM poll"))
-        classes = tuple(map(str, json.loads(notes["classes"])))
+        classes = classes_in(notes["classes"])
         questions = tuple(_questions(connection, len(classes), Path(path)))
         answered = "SELECT count(*) AS answers FROM answer GROUP BY person"
         people, finished = connection.execute(
@@ -137,6 +137,14 @@ def read(path: Path | str) -> Poll:
         )
 
 
+def classes_in(note: str) -> tuple[str, ...]:
+    """Read the names of the classes as a poll's file has them."""
+    names = json.loads(note)
+    if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
+        raise ValueError("no list of class names")
+    return tuple(names)
+
+
 @contextmanager
 def opened(path: Path) -> Iterator[sqlite3.Connection]:
     """Open a poll's file for reading, one moment of it; whatever is wrong with it is one line."""
@@ -151,14 +159,23 @@ def opened(path: Path) -> Iterator[sqlite3.Connection]:
     except (sqlite3.Error, KeyError, ValueError, TypeError, OverflowError, RecursionError) as error:
         if isinstance(error, InputError):
             raise
-        raise InputError(f"{path}: expected a poll of ours, found {error}") from None
+        raise InputError(f"{path}: expected a poll of ours, found {' '.join(str(error).split())}") from None
 
 
 def check_form(connection: sqlite3.Connection, path: Path) -> None:
-    """Refuse a file that is not a poll of this version."""
+    """Refuse a file that is not a poll of this version, or holds more than our tables."""
     found = tuple(connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version"))
     if found != (APPLICATION_ID, VERSION):
         raise InputError(f"{path}: expected a poll, version {VERSION}, found application and version {found}")
+    # A view or a trigger is a program that runs when a table is read or written, perhaps without end.
+    with closing(sqlite3.connect(":memory:")) as ours:
+        ours.executescript(SCHEMA)
+        if _objects(connection) != _objects(ours):
+            raise InputError(f"{path}: expected a poll's own tables, found others")
+
+
+def _objects(connection: sqlite3.Connection) -> list[tuple]:
+    return sorted(connection.execute("SELECT type, name, sql FROM sqlite_schema").fetchall(), key=str)
 
 
 def _questions(connection: sqlite3.Connection, classes: int, path: Path) -> Iterator[Question]:

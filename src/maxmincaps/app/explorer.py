@@ -4,6 +4,7 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,8 @@ POLICY = (
 """Gradio compiles parts of its page in the browser, hence `unsafe-eval`; nothing may come from anywhere else."""
 MOST_BYTES = 2 * pictures.MOST_BYTES
 """Of one request: a picture in base64, and what is around it."""
+MOST_VISITORS = 200
+"""Whose views are kept, some 2 MB each; those of the longest idle are given up first."""
 INTRODUCTION = """<h1>Inside a capsule network</h1><p>Draw a digit, upload a picture or take one from the test set.
 Every part of PrimaryCaps votes for every class; routing decides, in a few iterations, whose votes count.</p>"""
 PAD = """<canvas width="280" height="280" role="img" aria-label="Sketch pad: draw with a mouse, a pen or a finger.
@@ -56,9 +59,11 @@ def explorer_page(folders: Sequence[Path]) -> FastAPI:
     for path in ("/gradio_api/upload", "/gradio_api/file={path:path}"):
         # Pictures come inside questions and leave inside pages: no file is taken or given.
         app.add_route(path, _no_files, methods=["GET", "HEAD", "POST"])
+    blocks = page.blocks()
+    blocks.state_session_capacity = MOST_VISITORS
     return gr.mount_gradio_app(
         app,
-        page.blocks(),
+        blocks,
         path="",
         footer_links=[],
         run_history=False,
@@ -275,7 +280,7 @@ class _Explorer:
         return self._nothing("") if taken is None else self._routed(taken.image, taken.note, networks)
 
     def _nothing(self, words: str) -> list[Any]:
-        said = f'<p class="trouble" role="alert">{words}</p>' if words else ""
+        said = f'<p class="trouble" role="alert">{escape(words)}</p>' if words else ""
         rest = len(self.answers + self.routing + self.voters + self.children) + 4 + len(self.pose) + 1
         return [gr.skip(), said, *[gr.skip()] * rest]
 
@@ -297,7 +302,7 @@ class _Explorer:
         place = found[0][1:4] if found else (0, 0, 0)
         return [
             view,
-            f'<p aria-live="polite">{note}</p>',
+            f'<p aria-live="polite">{escape(note)}</p>',
             *(panels.answer(look, step) for look in view.looks),
             *(panels.routing(look, step, parent) for look in view.looks),
             *(panels.voters(look, step, parent) for look in view.looks),

@@ -18,7 +18,7 @@ from typing import Self
 import numpy as np
 from PIL import Image
 
-from maxmincaps.analysis.poll import SCHEMA, Question, check_form
+from maxmincaps.analysis.poll import SCHEMA, Question, check_form, classes_in, opened
 from maxmincaps.errors import InputError
 
 KEEP = """
@@ -79,9 +79,9 @@ class Store:
         """Open a poll that was made before."""
         if not path.is_file():
             raise InputError(f"{path}: there is no such poll; `maxmincaps poll open RUN RUN RUN` makes one")
+        with opened(path):
+            pass  # a file that is no poll is left as it is
         store = cls(path)
-        with _explained(path):
-            check_form(store._connection, path)
         store._load()
         return store
 
@@ -89,7 +89,7 @@ class Store:
         notes = dict(self._rows("SELECT name, value FROM poll"))
         try:
             self._secret = bytes.fromhex(notes["secret"])
-            self.classes = tuple(map(str, json.loads(notes["classes"])))
+            self.classes = classes_in(notes["classes"])
             self._about = (notes["dataset"], int(notes["models"]))
         except (KeyError, ValueError, TypeError, RecursionError):
             raise InputError(f"{self._path}: expected a whole poll, found one with parts missing") from None
@@ -177,8 +177,8 @@ def _explained(path: Path) -> Iterator[None]:
     """Say in one line what is wrong with the file or the disk."""
     try:
         yield
-    except (sqlite3.Error, OSError) as error:
-        raise InputError(f"{path}: cannot be used as a poll: {error}") from error
+    except (sqlite3.Error, OSError, UnicodeError) as error:
+        raise InputError(f"{path}: cannot be used as a poll: {' '.join(str(error).split())}") from error
 
 
 def _write(connection: sqlite3.Connection, asked: Asked) -> None:

@@ -23,6 +23,8 @@ def softmax(logits: Logits) -> Couplings:
 
 def max_min(logits: Logits, low: float = 0.0, high: float = 1.0) -> Couplings:
     """Stretch each child's logits onto [low, high] (equation 2); equal logits give `low`."""
+    if low >= high:
+        raise InputError(f"max-min: expected a low below high, found {low} and {high}")
     above = _above_smallest(logits)
     couplings = above / (_or_one(above.amax(dim=-1, keepdim=True)) / (high - low))
     return couplings + low if low else couplings
@@ -72,8 +74,11 @@ def _above_smallest(logits: Logits) -> Logits:
 
 
 def _or_one(divisor: Logits) -> Logits:
-    """Put 1 where there is nothing to divide by, so that 0/0 is 0, in value and in gradient."""
-    return torch.where(divisor > 0, divisor, 1.0)
+    """Put 1 where there is nothing to divide by, so that 0/0 is 0, in value and in gradient.
+
+    Nothing is also what is so small (1e-30 in single precision) that dividing by it, or by its square, would overflow.
+    """
+    return torch.where(divisor > 1e8 * torch.finfo(divisor.dtype).tiny, divisor, 1.0)
 
 
 @dataclass(frozen=True)

@@ -196,7 +196,7 @@ class Run:
         path = self.record.folder / CHECKPOINT
         tensors, note = load_tensors(path)
         if note.get("fingerprint") != self.recipe.fingerprint():
-            raise InputError(f"{path}: is of recipe {note.get('fingerprint')}, expected {self.recipe.fingerprint()}")
+            raise InputError(f"{path}: is of recipe {note.get('fingerprint')!r}, expected {self.recipe.fingerprint()}")
         load_weights(self.plain_network, _below(tensors, "network."), path, in_place=True)
         restore_optimizer(self.optimizer, _below(tensors, "optimizer."), path)
         if self.averaged:
