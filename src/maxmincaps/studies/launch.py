@@ -6,7 +6,7 @@ import uuid
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -128,7 +128,8 @@ class _Launch:
             self._stop()
             raise
         finally:
-            self.stop_file.unlink(missing_ok=True)
+            with suppress(OSError):  # it is seldom there, and nobody else looks for its name
+                self.stop_file.unlink()
         return self.outcomes
 
     def _submit(self) -> None:
