@@ -26,7 +26,7 @@ def images(tmp_path_factory):
 def scenarios(images, tmp_path_factory):
     return {
         "training": Training(small_recipe(images)),
-        "grid": Grid(small_recipe(images, epochs=1, checkpoint_seconds=60)),
+        "grid": Grid(small_recipe(images, epochs=1, batch_size=32, checkpoint_seconds=60)),
         "caching": Caching(publish_digits(tmp_path_factory.mktemp("digits") / "published")),
     }
 
@@ -133,7 +133,7 @@ def test_a_process_may_be_killed_at_any_moment(name, scenarios, tmp_path, scale,
     undisturbed = Undisturbed(scenario, tmp_path / "undisturbed")
     (tmp_path / "timed").mkdir()
     whole_s = killed(scenario, tmp_path / "timed", 600).lived_s
-    while hits.total() < scale(2, {"training": 60, "grid": 30, "caching": 30}[name]):
+    while hits.total() < scale(2, {"training": 50, "grid": 30, "caching": 20}[name]):
         runs += 1
         folder = tmp_path / str(runs)
         folder.mkdir()
