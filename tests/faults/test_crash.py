@@ -69,7 +69,7 @@ def test_no_change_of_a_file_goes_past_the_layer(undisturbed, tmp_path):
 @pytest.mark.parametrize("how", ["fails", "fails from then on"])
 def test_each_change_of_a_file_may_fail(undisturbed, how, tmp_path, scale, tally):
     ends = Counter()
-    for at in undisturbed.places(scale(5, 10_000)):
+    for at in undisturbed.places(scale(4, 10_000)):
         folder = tmp_path / str(at)
         folder.mkdir()
         code, said = disturbed(undisturbed.scenario, folder, Fault(at, how, (errno.EIO, errno.ENOSPC)[at % 2]))
@@ -83,7 +83,7 @@ def test_each_change_of_a_file_may_fail(undisturbed, how, tmp_path, scale, tally
 def test_a_process_may_end_at_each_change_of_a_file_and_in_the_middle_of_each_write(
     undisturbed, tmp_path, scale, tally
 ):
-    places = undisturbed.places(scale(6, 10_000))
+    places = undisturbed.places(scale(5, 10_000))
     for at in places:
         folder = tmp_path / str(at)
         folder.mkdir()
@@ -96,7 +96,7 @@ def test_a_process_may_end_at_each_change_of_a_file_and_in_the_middle_of_each_wr
 def test_the_power_may_fail_after_each_change_of_a_file(undisturbed, tmp_path, scale, tally):
     """What was not forced to the disk is gone, or some of it is there, torn or out of order."""
     tried = 0
-    for at in undisturbed.places(scale(4, 10_000)):
+    for at in undisturbed.places(scale(3, 10_000)):
         disk, dice = disk_after(undisturbed.operations[: at + 1]), random.Random(at)
         states = []
         for survives in (lambda: 0.0, dice.random, dice.random):
