@@ -20,7 +20,7 @@ SETTINGS = [
     {"validation": 8, "shift": 2, "rotate": 20.0, "brightness": 0.3, "seed": 2},
     {"average": 0.9, "schedule": "cosine", "warmup": 2, "watch": 3},
     {"precision": "bf16", "initial_values": "sabour", "routing_bias": True},
-    {"convolution": "direct", "full_backpropagation": True, "flip": True, "crop": 2},
+    {"convolution": "direct", "full_backpropagation": True, "flip": True, "crop": 19},
 ]
 """Recipes that draw on everything random or stateful in a run."""
 
