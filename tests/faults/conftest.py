@@ -5,6 +5,7 @@ those of the tests that ran in docs/reliability.json and in the table of docs/re
 """
 
 import os
+import sys
 from collections import defaultdict
 
 import pytest
@@ -13,6 +14,8 @@ from tests.faults.figures import PAGE, add, filled, keep, said
 
 TORTURE = os.environ.get("MAXMINCAPS_TORTURE") == "1"
 PROPERTY = "figures"
+if sys.platform == "win32":  # no forks, no limits
+    collect_ignore = ["test_crash.py", "test_disk.py", "test_determinism.py", "test_concurrency.py"]
 
 
 @pytest.fixture

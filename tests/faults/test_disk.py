@@ -149,6 +149,7 @@ def test_a_folder_that_vanishes_and_perhaps_comes_back(trials, train, tmp_path, 
     trials.conclude(tally, "folders")
 
 
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="how much memory a process has is not told here")
 def test_memory_that_is_refused(trials, train, tmp_path, scale, tally):
     silent = 0
     for limit in spread(64 << 20, scale(4, 60)):
