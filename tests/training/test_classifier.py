@@ -60,6 +60,15 @@ def test_bytes_are_scaled_and_labels_may_be_words(digits):
     assert set(ours.predict(as_bytes)) <= {"odd", "even"}
 
 
+def test_the_average_of_the_weights_answers_if_it_is_asked_for(digits):
+    pixels, labels = digits
+    plain, averaged = (
+        small(epochs=1, settings=SMALL | more, random_state=0).fit(pixels / 16, labels).predict_proba(pixels / 16)
+        for more in ({}, {"average": 0.9})
+    )
+    assert not np.allclose(plain, averaged)
+
+
 def test_the_random_state_decides_everything(digits):
     fitted = [small(epochs=1, random_state=state).fit(*digits).lengths(digits[0]) for state in (3, 3, 4)]
     assert np.array_equal(fitted[0], fitted[1])

@@ -88,6 +88,8 @@ def _dashes(curves: Sequence[Curve]) -> dict[str, str]:
 
 
 def _legend(axes: Axes, curves: Sequence[Curve]) -> None:
-    for value, dash in _dashes(curves).items():
+    dashes = _dashes(curves)
+    for value, dash in dashes.items():
         axes.plot([], [], color=FAINT, linewidth=1.0, linestyle=dash, label=value)
-    axes.legend(loc="upper right", handlelength=1.6, fontsize=6, borderpad=0.1, labelspacing=0.2)
+    if dashes:
+        axes.legend(loc="upper right", handlelength=1.6, fontsize=6, borderpad=0.1, labelspacing=0.2)

@@ -145,7 +145,9 @@ def grids(
 ) -> Figure:
     """Draw one panel a normalization: accuracy in percent for each pair of values, the best one in bold."""
     figure = Figure(figsize=(FULL_WIDTH, 2.6))
-    for number, (axes, (name, found)) in enumerate(zip(figure.subplots(1, len(panels)), panels, strict=True)):
+    for number, (axes, (name, found)) in enumerate(
+        zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True)
+    ):
         this = look(name)
         panel_title(axes, ascii_lowercase[number], this.label, this.colour)
         values = np.array([[found.get((row, column), math.nan) for column in columns] for row in rows])

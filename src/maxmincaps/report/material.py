@@ -48,7 +48,9 @@ class Material:
     @cached_property
     def twins(self) -> dict[str, dict[str, Row]]:
         """Give the networks that figures 2 to 6 look into: of the paper's two datasets, else of the first there are."""
-        found = twins(self.rows)
+        every = twins(self.rows)
+        # One network alone compares nothing; it is shown where there is nothing else.
+        found = {name: pair for name, pair in every.items() if len(pair) == 2} or every
         wanted = [name for name in IN_THE_PAPER if name in found]
         others = [name for name in found if name not in wanted]
         # A stand-in for MNIST is better than nothing, but is never mixed up with it: each panel bears its name.

@@ -1,5 +1,6 @@
 """The paper's network as scikit-learn knows classifiers: `fit`, `predict`, `predict_proba`, `score`."""
 
+from copy import deepcopy
 from typing import Any, Self
 
 import numpy as np
@@ -15,6 +16,7 @@ from maxmincaps.data.batches import batch_count, generator_for
 from maxmincaps.data.images import ImageSet
 from maxmincaps.errors import DivergedError, InputError, extra
 from maxmincaps.recipe import Recipe, recipe_from
+from maxmincaps.training.average import average_into
 from maxmincaps.training.evaluate import EVALUATION_BATCH
 from maxmincaps.training.prepare import initial_network, learning_rate_at, optimizer_for
 
@@ -125,6 +127,7 @@ def _trained(
         recipe, ImageSet(torch.empty(0, *images.shape[1:], dtype=torch.uint8), labels, names, "X")
     )
     optimizer, augment = optimizer_for(recipe, network), for_training(recipe)
+    averaged = deepcopy(network) if recipe.average else None
     generator = generator_for(recipe.seed, "classifier")
     losses: list[float] = []
     steps = recipe.epochs * batch_count(len(images), recipe.batch_size)
@@ -145,7 +148,9 @@ def _trained(
             loss.backward()
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
+            if averaged:
+                average_into(averaged, network, recipe.average, len(losses))
             losses.append(loss.item())
         if not np.isfinite(losses[-1]):
             raise DivergedError(f"the loss is not finite after {len(losses)} steps; try a smaller learning rate")
-    return network.eval(), losses
+    return (averaged or network).eval(), losses
