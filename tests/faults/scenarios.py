@@ -36,6 +36,7 @@ SMALL = {
     "decoder": (8,),
     "batch_size": 16,
     "epochs": 2,
+    "warmup": 0,
     "threads": 1,
     "checkpoint_seconds": 0.0,
 }
