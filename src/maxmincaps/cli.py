@@ -8,7 +8,7 @@ from typing import Any
 from cyclopts import App, CycloptsError, Group
 from rich.text import Text
 
-from maxmincaps.errors import DivergedError, InputError
+from maxmincaps.errors import DivergedError, InputError, one_line
 
 INPUT_ERROR, DIVERGED, INTERRUPTED = 2, 3, 130
 """Exit codes: wrong input, a training that diverged, Ctrl-C."""
@@ -26,7 +26,7 @@ def _said(error: CycloptsError) -> Text:
 
 
 def _line(message: str) -> Text:
-    return Text.assemble(("maxmincaps: ", "bold red"), " ".join(message.split()))
+    return Text.assemble(("maxmincaps: ", "bold red"), one_line(message, 10_000))
 
 
 app = App(

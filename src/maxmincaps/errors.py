@@ -4,6 +4,9 @@ from collections.abc import Iterable
 from importlib import import_module
 from types import ModuleType
 
+CONTROLS = {code: "�" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
+"""Characters that steer a terminal. In the words of others they are shown as what they are: nothing to be read."""
+
 
 class InputError(ValueError):
     """Something handed to us is wrong. The message is one line that says what was expected and what was found.
@@ -26,7 +29,13 @@ def known(name: str, names: Iterable[str], kind: str) -> str:
     names = list(names)
     if name in names:
         return name
-    raise InputError(f"no {kind} is called {name!r}; there are {', '.join(names)}")
+    raise InputError(f"no {kind} is called {name!r:.100}; there are {', '.join(names)}")
+
+
+def one_line(words: object, most: int = 300) -> str:
+    """Give what others say in one line that has an end and steers no terminal."""
+    line = " ".join(str(words).split()).translate(CONTROLS)
+    return line if len(line) <= most else f"{line[:most]}…"
 
 
 def extra(name: str, module: str) -> ModuleType:

@@ -308,5 +308,5 @@ def in_words(error: ValidationError) -> str:
     for problem in error.errors():
         name = ".".join(str(part) for part in problem["loc"])
         what = problem["msg"].removeprefix("Value error, ").replace("Input should", "should")
-        problems.append(f"{name} {what}, found {problem['input']!r}" if name else what)
+        problems.append(f"{name} {what}, found {problem['input']!r:.100}" if name else what)
     return "; ".join(problems)

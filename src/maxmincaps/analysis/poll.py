@@ -19,7 +19,7 @@ import numpy as np
 from jaxtyping import Float, Int64, UInt8
 from PIL import Image
 
-from maxmincaps.errors import InputError
+from maxmincaps.errors import InputError, one_line
 from maxmincaps.studies.table_3_poll import TABLE_3
 
 Row = dict[str, Any]
@@ -159,7 +159,7 @@ def opened(path: Path) -> Iterator[sqlite3.Connection]:
     except (sqlite3.Error, KeyError, ValueError, TypeError, OverflowError, RecursionError) as error:
         if isinstance(error, InputError):
             raise
-        raise InputError(f"{path}: expected a poll of ours, found {' '.join(str(error).split())}") from None
+        raise InputError(f"{path}: expected a poll of ours, found {one_line(error)}") from None
 
 
 def check_form(connection: sqlite3.Connection, path: Path) -> None:

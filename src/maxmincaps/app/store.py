@@ -19,7 +19,7 @@ import numpy as np
 from PIL import Image
 
 from maxmincaps.analysis.poll import SCHEMA, Question, check_form, classes_in, opened
-from maxmincaps.errors import InputError
+from maxmincaps.errors import InputError, one_line
 
 KEEP = """
 INSERT INTO answer (person, number, label, answered_at)
@@ -178,7 +178,7 @@ def _explained(path: Path) -> Iterator[None]:
     try:
         yield
     except (sqlite3.Error, OSError, UnicodeError) as error:
-        raise InputError(f"{path}: cannot be used as a poll: {' '.join(str(error).split())}") from error
+        raise InputError(f"{path}: cannot be used as a poll: {one_line(error)}") from error
 
 
 def _write(connection: sqlite3.Connection, asked: Asked) -> None:

@@ -13,7 +13,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import nn
 
-from maxmincaps.errors import InputError
+from maxmincaps.errors import InputError, one_line
 from maxmincaps.recipe import NetworkSettings, in_words
 
 
@@ -48,8 +48,9 @@ class OnHub(PyTorchModelHubMixin, library_name="maxmincaps", license="mit", tags
         except InputError:
             raise
         except (ValueError, RecursionError, AttributeError) as error:  # of JSON, and of what is no table
-            found = " ".join(str(error).split())
-            raise InputError(f"{pretrained_model_name_or_path}: its config.json cannot be read: {found}") from None
+            raise InputError(
+                f"{pretrained_model_name_or_path}: its config.json cannot be read: {one_line(error)}"
+            ) from None
 
     @classmethod
     def _from_pretrained(cls, *, model_id: str, map_location: str = "cpu", **settings: Any) -> Self:
@@ -65,7 +66,7 @@ class OnHub(PyTorchModelHubMixin, library_name="maxmincaps", license="mit", tags
         except FileNotFoundError:
             raise InputError(f"{file}: there is no such file") from None
         except (RuntimeError, SafetensorError, ValueError, KeyError, OSError) as error:
-            found = " ".join(str(error).split())
+            found = one_line(error, 1000)
             raise InputError(f"{file}: does not hold the weights that config.json asks for: {found}") from None
         for name, parameter in network.named_parameters():
             if not parameter.is_floating_point() or not parameter.float().isfinite().all():
@@ -81,7 +82,7 @@ class OnHub(PyTorchModelHubMixin, library_name="maxmincaps", license="mit", tags
             with torch.device("meta"):
                 return cast(nn.Module, cls(**named.model_dump(exclude_unset=True), **own))
         except (ValueError, RuntimeError, ArithmeticError, TypeError) as error:
-            found = in_words(error) if isinstance(error, ValidationError) else " ".join(str(error).split())
+            found = in_words(error) if isinstance(error, ValidationError) else one_line(error)
             raise InputError(f"{model_id}: its config.json describes no network: {found}") from None
 
     def generate_model_card(self, *_: Any, **facts: Any) -> ModelCard:

@@ -18,7 +18,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 from platformdirs import user_cache_path
 
-from maxmincaps.errors import InputError
+from maxmincaps.errors import InputError, one_line
 
 MANIFEST = "manifest.json"
 PATIENCE_S = 1800  # another process may be fetching the same dataset over a slow line
@@ -107,7 +107,9 @@ def manifest_of(folder: Path) -> Manifest | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError, TypeError, RecursionError) as error:
-        raise InputError(f"{folder / MANIFEST}: cannot be read ({error}); delete {folder} and fetch it again") from None
+        raise InputError(
+            f"{folder / MANIFEST}: cannot be read ({one_line(error)}); delete {folder} and fetch it again"
+        ) from None
     if not isinstance(manifest.sha256, dict):
         raise InputError(f"{folder / MANIFEST}: expected a table of hashes; delete {folder} and fetch it again")
     return manifest

@@ -53,10 +53,11 @@ def draw_grid(rows: Sequence[torch.Tensor], names: Sequence[str], title: str) ->
     width, height = label + columns * cell + 0.15, 0.45 + len(rows) * cell + 0.1
     figure = figures.Figure(figsize=(max(width, 0.09 * len(title)), height), facecolor="white")
     wide = figure.get_figwidth()
-    figure.text(0.12 / wide, 1 - 0.26 / height, title, fontsize=10, va="center", weight="bold")
+    figure.text(0.12 / wide, 1 - 0.26 / height, title, fontsize=10, va="center", weight="bold", parse_math=False)
     for number, (name, row) in enumerate(zip(names, rows, strict=True)):
         bottom = height - 0.45 - (number + 1) * cell
-        figure.text((label - 0.1) / wide, (bottom + cell / 2) / height, name, fontsize=9, ha="right", va="center")
+        place = (label - 0.1) / wide, (bottom + cell / 2) / height
+        figure.text(*place, name, fontsize=9, ha="right", va="center", parse_math=False)
         for column, image in enumerate(row):
             box = ((label + column * cell) / wide, bottom / height, (cell - gap) / wide, (cell - gap) / height)
             axes = figure.add_axes(box)

@@ -24,7 +24,7 @@ from maxmincaps.capsules.layers import PrimaryCapsules
 from maxmincaps.capsules.network import CapsNet
 from maxmincaps.capsules.routing import squash
 from maxmincaps.capsules.shapes import Images, Parts
-from maxmincaps.errors import InputError, known
+from maxmincaps.errors import InputError, known, one_line
 
 LAYOUTS = ("types", "parts", "flat")
 Pair = tuple[Tensor, Tensor]
@@ -90,7 +90,7 @@ def network_from_weights(
     try:
         network.load_state_dict({**ours, "digits.weights": votes})
     except RuntimeError as error:
-        raise InputError(f"these weights do not fit together: {' '.join(str(error).split())}") from None
+        raise InputError(f"these weights do not fit together: {one_line(error)}") from None
     return network.eval()
 
 

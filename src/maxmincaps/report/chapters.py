@@ -16,12 +16,12 @@ from maxmincaps.report.architecture import architecture
 from maxmincaps.report.beginning import COLUMNS, Curve, first_steps
 from maxmincaps.report.material import Material, Plate, absent, command_for
 from maxmincaps.report.mistakes_chapter import mnist_record
-from maxmincaps.report.selection import Shown, complete, mean, siblings, title_of, title_with_mark, twins
+from maxmincaps.report.selection import Shown, complete, mean, name_in_files, siblings, title_of, title_with_mark, twins
 from maxmincaps.report.table import Table
 from maxmincaps.studies import rates
 from maxmincaps.studies.beginning import DEFAULT, FACTORS, NAMES, factors, label
 from maxmincaps.studies.records import Row
-from maxmincaps.training.checkpoint import network_for
+from maxmincaps.training.checkpoint import network_for, unfilled_network
 from maxmincaps.training.record import Record
 
 REPORT = "maxmincaps report"
@@ -39,9 +39,7 @@ class Chapter:
 def network(material: Material) -> list[Plate]:
     """Figure 1, for each network that the figures look into, or the paper's own where there is none."""
     rows = [next(iter(pair.values())) for pair in material.twins.values()]
-    told = [
-        (f"figure-1-{title_of(row['dataset']).lower()}", title_of(row["dataset"]), _network_of(row)) for row in rows
-    ]
+    told = [(f"figure-1-{name_in_files(row['dataset'])}", title_of(row["dataset"]), _network_of(row)) for row in rows]
     drawn = told or [("figure-1", "MNIST, the paper's sizes", network_for(Recipe(), (1, 28, 28), 10))]
     return [
         Plate(
@@ -58,8 +56,7 @@ def network(material: Material) -> list[Plate]:
 
 
 def _network_of(row: Row):
-    channels, height, width = row["image_shape"]
-    return network_for(Record(Path(row["folder"])).recipe, (channels, height, width), len(row["classes"]))
+    return unfilled_network(Record(Path(row["folder"])))
 
 
 def inside(material: Material) -> list[Plate]:

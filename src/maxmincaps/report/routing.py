@@ -35,7 +35,7 @@ def evolution(histograms: Mapping[str, Sequence[Histogram]], column: str = "true
             axes = grid[panel.iteration][list(QUANTITIES).index(panel.quantity)]
             _histogram(axes, panel, look(name), most)
         for axes, words in zip(grid[-1], QUANTITIES.values(), strict=True):
-            axes.set_xlabel(words)
+            axes.set_xlabel(words, parse_math=True)
         for iteration, axes in enumerate(grid[:, 0]):
             axes.set_ylabel(f"iteration {iteration + 1}\ncount")
     return figure
@@ -84,7 +84,7 @@ def _rows_of(part: SubFigure, this: Look, trace: Trace, children: Sequence[int])
         line[1].set_ylim(min(0.0, couplings.min().item()), max(1.0, couplings.max().item()))
         line[1].yaxis.set_major_locator(MaxNLocator(2))
     for axes, words in zip(grid[0], QUANTITIES.values(), strict=True):
-        axes.set_title(words)
+        axes.set_title(words, parse_math=True)
     for axes in grid[-1]:
         axes.set_xlabel("parent")
 

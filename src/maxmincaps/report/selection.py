@@ -1,5 +1,6 @@
 """Which runs a figure or a table shows, and what has to be said of them wherever their numbers stand."""
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -86,6 +87,11 @@ def budgets(rows: Iterable[Row]) -> str:
 def title_of(dataset: str) -> str:
     """Give a dataset the name that the paper gives it, or its own."""
     return SHORT.get(dataset, Path(dataset).stem)
+
+
+def name_in_files(dataset: str) -> str:
+    """Give a dataset a name for files and within pages: small letters, digits and hyphens, whatever its own name is."""
+    return re.sub(r"[^a-z0-9]+", "-", title_of(dataset).lower()).strip("-")
 
 
 def title_with_mark(rows: Sequence[Row], dataset: str) -> str:

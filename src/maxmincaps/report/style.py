@@ -26,6 +26,7 @@ FULL_WIDTH = 7.2
 RULES = {
     "font.family": "DejaVu Sans",
     "font.size": 8,
+    "text.parse_math": False,  # a dollar in the name of a class is a dollar
     "axes.titlesize": 8.5,
     "axes.labelsize": 8,
     "xtick.labelsize": 7,
@@ -134,7 +135,7 @@ def footnote(figure: Figure, words: str) -> None:
     if isinstance(engine, ConstrainedLayoutEngine):
         engine.set(rect=(0, 1 - before / after, 1, before / after))
     place = {"va": "bottom", "linespacing": 1.3, "gid": "footnote"}
-    figure.text(0.01, 0.03 / after, "\n".join(lines), fontsize=6.5, color=FAINT, **place)
+    figure.text(0.01, 0.03 / after, "\n".join(lines), fontsize=6.5, color=FAINT, parse_math=False, **place)
 
 
 def save(figure: Figure, folder: Path, name: str) -> tuple[Path, Path]:

@@ -10,7 +10,7 @@ from safetensors.torch import save
 from torch import Tensor, nn
 
 from maxmincaps.capsules.network import CapsNet
-from maxmincaps.errors import InputError
+from maxmincaps.errors import InputError, one_line
 from maxmincaps.recipe import NetworkSettings, Recipe
 from maxmincaps.training.claims import Claims, Said, parsed
 from maxmincaps.training.record import Record, write_whole
@@ -81,7 +81,7 @@ def unfilled_network(record: Record) -> CapsNet:
         with torch.device("meta"):
             return network_for(record.recipe, _image_shape(record), len(record.data["classes"]))
     except (InputError, RuntimeError, ArithmeticError, TypeError) as error:
-        raise InputError(f"{record.folder}: its network cannot be built: {' '.join(str(error).split())}") from None
+        raise InputError(f"{record.folder}: its network cannot be built: {one_line(error)}") from None
 
 
 def _image_shape(record: Record) -> tuple[int, int, int]:

@@ -12,12 +12,12 @@ Source = Literal["official", "package", "npm", "debian", "pip", "installed", "re
 def list_(*, cache: Cache = None) -> None:
     """List the datasets: size, splits, licence, and whether they are on this machine."""
     from rich.box import SIMPLE_HEAD
-    from rich.console import Console
     from rich.table import Table
 
     from maxmincaps.data import download
     from maxmincaps.data.cache import cache_folder, manifest_of
     from maxmincaps.data.catalog import DATASETS
+    from maxmincaps.verbs.terminal import console
 
     root = cache_folder(cache)
     table = Table("name", "images", "train / test", "licence", "on this machine", box=SIMPLE_HEAD)
@@ -31,7 +31,6 @@ def list_(*, cache: Cache = None) -> None:
             dataset.licence,
             "no" if manifest is None else "regenerated" if manifest.regenerated else "yes",
         )
-    console = Console()
     console.print(table)
     console.print(f"kept in {root}", soft_wrap=True, highlight=False)
 
@@ -51,16 +50,14 @@ def get(
     cache: Cache = None,
 ) -> None:
     """Fetch datasets, verify them, and keep them for good."""
-    from rich.console import Console
-
     from maxmincaps.data import download
     from maxmincaps.data.catalog import DATASETS
     from maxmincaps.errors import InputError, known
+    from maxmincaps.verbs.terminal import console
 
     if not names:
         raise InputError(f"expected names of datasets, or all; there are {', '.join(DATASETS)}")
     wanted = list(DATASETS) if "all" in names else [known(name, DATASETS, "dataset") for name in names]
-    console = Console()
     for name in wanted:
         with console.status(name) as status:
             manifest = download.get(
@@ -72,12 +69,10 @@ def get(
 
 def check(*, cache: Cache = None) -> None:
     """Verify the SHA-256 of every file of every dataset on this machine."""
-    from rich.console import Console
-
     from maxmincaps.data.download import check as check_all
     from maxmincaps.errors import InputError
+    from maxmincaps.verbs.terminal import console
 
-    console = Console()
     damaged = 0
     for name, problems in check_all(cache).items():
         console.print(f"{name}: {'; '.join(problems) or 'whole'}", soft_wrap=True, highlight=False)
@@ -98,13 +93,11 @@ def show(
     cache: Cache = None,
 ) -> None:
     """Draw a grid of samples, a row for each class, or print the set's statistics."""
-    from rich.console import Console
-
     from maxmincaps.data.images import load
     from maxmincaps.data.picture import save_samples, statistics_table
+    from maxmincaps.verbs.terminal import console
 
     images = load(name, split, cache=cache)
-    console = Console()
     if statistics:
         console.print(statistics_table(images))
         return

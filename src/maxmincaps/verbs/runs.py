@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from maxmincaps.verbs.terminal import bar, console, percent, table
+from maxmincaps.verbs.terminal import bar, console, percent, styled, table
 
 Run = Annotated[Path, Parameter(help="The folder of a run's record.")]
 Which = Annotated[Literal["best", "last"], Parameter(help="Weights of the best epoch, or of the last.")]
@@ -33,7 +33,7 @@ def predict(run: Run, images: list[Path], *, weights: Which = "best") -> None:
     for path in images:
         lengths = predictor.lengths_of_file(path)
         winner = predictor.classes[int(lengths.argmax())]
-        console.print(f"\n[bold]{path}[/]  is  [bold green]{winner}[/]", highlight=False, soft_wrap=True)
+        console.print(styled("\n", (str(path), "bold"), "  is  ", (winner, "bold green")), soft_wrap=True)
         width = max(len(name) for name in predictor.classes)
         for name, length in zip(predictor.classes, lengths.tolist(), strict=True):
             console.print(f"  {name:>{width}}  {length:.2f}  {bar(length)}", highlight=False)
@@ -71,7 +71,7 @@ def runs(folder: Path = Path("runs"), *, sql: str | None = None) -> None:
             recipe, done = record.recipe, len(record.history)
             result = record.result if record.complete else {}
         except InputError as error:
-            shown.add_row(name, f"[red]{error}[/]")
+            shown.add_row(name, styled((str(error), "red")))
             continue
         best, final = (percent(result.get(f"{kind}_test_accuracy")) for kind in ("best", "final"))
         epochs = str(done) if record.complete else f"{done} of {recipe.epochs}"
@@ -86,4 +86,4 @@ def verify(run: Run) -> None:
     from maxmincaps.training.verify import verified
 
     for line in verified(run):
-        console.print(f"[green]✓[/] {line}", highlight=False)
+        console.print(styled(("✓", "green"), f" {line}"))

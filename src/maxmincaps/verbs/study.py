@@ -17,7 +17,7 @@ from maxmincaps.studies import STUDIES
 from maxmincaps.studies.progress import LaunchObserver, Outcome
 from maxmincaps.studies.progress import Progress as GridProgress
 from maxmincaps.studies.study import Entry, Study, parse_only, select, unique
-from maxmincaps.verbs.terminal import console, percent, table
+from maxmincaps.verbs.terminal import console, percent, styled, table
 
 if TYPE_CHECKING:
     from maxmincaps.studies.cost import Cost
@@ -41,7 +41,7 @@ def list_() -> None:
 def show(name: Name) -> None:
     """Say what a study claims, which runs it has at each scale, and what the paper reports."""
     for study in _studies(name):
-        console.print(f"[bold]{study.name}[/] ({study.title})\n\n{study.about}", highlight=False, soft_wrap=True)
+        console.print(styled((study.name, "bold"), f" ({study.title})\n\n{study.about}"), soft_wrap=True)
         own = study.borrows or study
         shown = table("Scales", "scale", "#runs", "each", "to know")
         for scale in study.scale_names():
@@ -170,7 +170,7 @@ def _announce(title: str, recipes: list[Recipe], missing: list[Recipe], out: Pat
     alone = [recipe.but(threads=None) for recipe in missing]
     found = cost(alone, out)
     runs = f"{len(missing)} of {len(recipes)} runs missing" if missing else f"all {len(recipes)} runs are there"
-    console.print(f"[bold]{title}[/]: {runs} in {out}", highlight=False)
+    console.print(styled((title, "bold"), f": {runs} in {out}"))
     if missing:
         rates = sorted({speed.training for speed in found.speeds.values()})
         rate = f"{rates[0]:.0f}" + (f" to {rates[-1]:.0f}" if len(rates) > 1 else "")

@@ -5,11 +5,31 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
+from rich.text import Text
 
+from maxmincaps.errors import CONTROLS
 from maxmincaps.recipe import Recipe
 from maxmincaps.training.observer import Observer
 
-console = Console()
+
+class Terminal(Console):
+    """Prints words as they are: those of others, such as names of classes, can neither style nor steer it."""
+
+    def __init__(self) -> None:
+        super().__init__(markup=False, emoji=False)
+
+    def render_str(self, text: str, **settings: Any) -> Text:
+        """Make text of what is to be printed."""
+        return super().render_str(text.translate(CONTROLS), **settings)
+
+
+console = Terminal()
+
+
+def styled(*parts: str | tuple[str, str]) -> Text:
+    """Put words together, some of them with a style: `styled(("✓", "green"), " done")`."""
+    pairs = [(part, "") if isinstance(part, str) else part for part in parts]
+    return Text.assemble(*((words.translate(CONTROLS), style) for words, style in pairs))
 
 
 class ProgressBar(Observer):
@@ -23,9 +43,9 @@ class ProgressBar(Observer):
         """Open the bar; it runs in the process that trains."""
         title = self.title or f"{recipe.dataset} · {recipe.normalization}"
         if not done:
-            console.print(f"[bold]{title}[/] · {recipe.epochs} epochs of {steps // recipe.epochs} steps")
+            console.print(styled((title, "bold"), f" · {recipe.epochs} epochs of {steps // recipe.epochs} steps"))
         else:
-            console.print(f"[bold]{title}[/] · continued at step {done} of {steps}")
+            console.print(styled((title, "bold"), f" · continued at step {done} of {steps}"))
         self.progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(),

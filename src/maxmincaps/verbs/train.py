@@ -84,7 +84,7 @@ def quickstart(*, out: Path = Path("quickstart"), epochs: int = 5, batch_size: i
     seed: int
         The same seed gives the same bits.
     """
-    console.print("[bold]The paper's network, 8,215,568 parameters, on 4,000 digits; tested on 1,000 others[/]\n")
+    console.print("The paper's network, 8,215,568 parameters, on 4,000 digits; tested on 1,000 others\n", style="bold")
     records = [
         fit(
             Recipe(normalization=normalization, epochs=epochs, batch_size=batch_size, seed=seed),
@@ -101,8 +101,8 @@ def quickstart(*, out: Path = Path("quickstart"), epochs: int = 5, batch_size: i
     command = sys.argv[0]  # as it was called, so that each line can be copied
     console.print(
         f"""
-[bold]Look[/] at {page}: couplings, lengths, tuning curves and errors of both networks.
-[bold]Next[/], if you like:
+Look at {page}: couplings, lengths, tuning curves and errors of both networks.
+Next, if you like:
   {command} app {out}/max-min                   draw a digit and watch it being routed
   {command} predict {out}/max-min FILE.png      classify an image of your own
   {command} train --dataset mnist                    all 60,000 digits
