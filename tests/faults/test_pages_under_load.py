@@ -1,0 +1,363 @@
+"""The pages before many people and before hostile ones: all are answered, nothing leaks, nothing grows without end."""
+
+import base64
+import http.client
+import io
+import json
+import re
+import socket
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from maxmincaps import Recipe, fit
+from maxmincaps.analysis import poll as polls
+from maxmincaps.app import poll as poll_pages
+from maxmincaps.app.store import Store
+from tests.app.conftest import Visitor, asked, serving
+from tests.faults.strangers import peak_mb
+from tests.faults.test_strangers import SMALL
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # of Gradio, about itself
+NAMES = ["<script>alert(1)</script>", "[/bold]", "\x1b[2Jcleared"]
+FOLDERS = {tempfile.gettempdir(), str(Path.home()), str(Path.cwd()), sys.prefix, sys.base_prefix}
+LEAKS = re.compile("|".join([*map(re.escape, FOLDERS), "site-packages", "Traceback", r"\.py\b"]).encode())
+MOST_GROWTH_MB = 400
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A run whose classes have the names that a stranger would give them."""
+    random = np.random.default_rng(0)
+    path = tmp_path_factory.mktemp("own") / "images.npz"
+    pixels = random.integers(0, 256, (30, 12, 12), dtype=np.uint8)
+    np.savez(path, images=pixels, labels=np.arange(30) % 3, classes=np.array(NAMES))
+    recipe = Recipe(**SMALL, dataset=str(path), decoder=(8,), batch_size=8, epochs=1, threads=1)
+    return fit(recipe, tmp_path_factory.mktemp("runs") / "run").folder
+
+
+@contextmanager
+def explorer_of(run, host="127.0.0.1"):
+    from maxmincaps.app.explorer import MOST_BYTES, POLICY, explorer_page
+
+    with serving(explorer_page([run]), host=host, policy=POLICY, most_bytes=MOST_BYTES) as door:
+        yield door
+
+
+connected = []
+sys.addaudithook(lambda event, given: connected.append(str(given[1])) if event == "socket.connect" else None)
+
+
+@pytest.fixture(scope="module")
+def explorer(run):
+    with explorer_of(run) as door:
+        yield door
+
+
+@pytest.fixture
+def poll(tmp_path):
+    store = Store.create(tmp_path / "poll.sqlite", asked(3))
+    with serving(poll_pages.poll_page(store)) as door:
+        yield door
+    store.shut()
+
+
+class Guest(Visitor):
+    """Somebody who looks at the explorer."""
+
+    def __init__(self, port, number, events=None):
+        super().__init__(port)
+        self.session, self.events = f"guest{number}", events or {}
+
+    def open(self):
+        """Load the page, and learn which questions it can ask, each with what it asks by default."""
+        assert self.ask("GET", "/")[0] == 200
+        config = self.ask("GET", "/config")[1]
+        values = {part["id"]: part["props"].get("value") for part in config["components"]}
+        self.events = {
+            event["api_name"]: (event["id"], [values[number] for number in event["inputs"]])
+            for event in config["dependencies"]
+        }
+        return self
+
+    def do(self, name, *first, **sent):
+        """Ask one of the page's questions; `first` stands in place of its first defaults."""
+        number, data = self.events[name]
+        body = {"data": [*first, *data[len(first) :]], "fn_index": number, "session_hash": self.session}
+        body |= {"event_data": sent} if sent else {}
+        return self.ask("POST", "/gradio_api/run/predict", json.dumps(body), content_type="application/json")
+
+
+def test_fifty_people_at_once_explore_and_each_sees_their_own_image(explorer, scale, tally):
+    first = Guest(explorer.port, "first").open()
+    turns = scale(1, 8)
+
+    def visit(number):
+        guest = Guest(explorer.port, number, first.events)
+        assert turns == 1 or guest.open()
+        answers = []
+        for image in ((number + turn) % 6 for turn in range(turns)):
+            status, told = guest.do("sample", image)
+            assert status == 200
+            assert f"test image {image}, " in told["data"][1]
+            status, moved = guest.do("at_iteration")
+            assert status == 200
+            answers.append((image, told["data"][2], moved["data"][0]))
+        return answers
+
+    before = peak_mb()
+    with ThreadPoolExecutor(50) as people:
+        answers = [answer for visited in people.map(visit, range(50)) for answer in visited]
+    assert len(answers) == 50 * turns
+    assert len(set(answers)) == 6  # the same image, the same answer, to all
+    assert peak_mb() - before < MOST_GROWTH_MB
+    requests = 2 * len(answers) + (100 if turns > 1 else 0)
+    tally("explorer", people_at_once=50, requests=requests, unanswered=0, MB_grown=round(peak_mb() - before))
+
+
+def test_no_name_of_a_class_becomes_a_part_of_the_page(explorer):
+    guest = Guest(explorer.port, "names").open()
+    told = [part for number in range(6) for part in guest.do("sample", number)[1]["data"]]
+    pages = " ".join(part for part in told if isinstance(part, str) and part[:1] == "<" and part not in NAMES)
+    assert "alert(1)" in pages
+    assert "<script>" not in pages
+
+
+def test_the_views_of_many_sessions_do_not_add_up_without_end(explorer, scale, tally):
+    from maxmincaps.app.explorer import MOST_VISITORS
+
+    guest = Guest(explorer.port, 0).open()
+    sessions = scale(30, 1000)
+    before = peak_mb()
+    for number in range(sessions):
+        guest.session = f"flood{number}"
+        assert guest.do("sample")[0] == 200
+    assert MOST_VISITORS < 1000
+    assert peak_mb() - before < MOST_GROWTH_MB
+    tally("sessions", tried=sessions, kept_at_most=MOST_VISITORS, MB_grown=round(peak_mb() - before))
+
+
+def picture(size, kind="PNG"):
+    file = io.BytesIO()
+    Image.new("L", size, 200).save(file, kind)
+    return f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"
+
+
+def test_uploads_have_limits_and_a_refusal_is_a_sentence(explorer, tally):
+    guest = Guest(explorer.port, "upload").open()
+    bomb = bytearray(base64.b64decode(picture((8, 8)).partition(",")[2]))
+    bomb[16:24] = (60_000).to_bytes(4, "big") * 2
+    refused = [
+        "data:image/png;base64," + base64.b64encode(bytes(bomb)).decode(),
+        "data:image/png;base64," + base64.b64encode(b"0" * (8 << 20 | 9)).decode(),
+        "data:image/svg+xml;base64," + base64.b64encode(b"<svg onload=alert(1)>").decode(),
+        "/etc/passwd",
+        "file:///etc/passwd",
+        {"url": "http://127.0.0.1/"},
+        ["x"] * 1000,
+        None,
+        picture((9000, 9000)),
+    ]
+    for sent in refused:
+        status, told = guest.do("upload", picture=sent, swap=False)
+        assert status == 200
+        assert 'role="alert">This cannot be shown' in told["data"][1]
+        assert not LEAKS.search(json.dumps(told["data"][1]).encode())
+    status, told = guest.do("upload", picture=picture((50, 40)), swap=True)
+    assert "your picture at 12×12" in told["data"][1]
+    assert guest.do("upload", picture="x" * (17 << 20), swap=False)[0] == 413
+    tally("uploads", tried=len(refused) + 2, refused=len(refused) + 1)
+
+
+def test_the_explorer_itself_asks_nobody_anything(explorer, tally):
+    before = len(connected)
+    guest = Guest(explorer.port, "watched").open()
+    assert guest.do("sample")[0] == 200
+    assert guest.ask("GET", "/gradio_api/startup-events")[0] == 200
+    assert len(connected) > before  # we do hear of connections
+    assert {address.split("'")[1] for address in connected if "'" in address} == {"127.0.0.1"}
+    tally("connections", to_others=0)
+
+
+# Hostile requests
+
+PATHS = [
+    "/../../etc/passwd",
+    "/%2e%2e/%2e%2e/etc/passwd",
+    "/..%2f..%2fetc%2fpasswd",
+    "/assets/../../../etc/passwd",
+    "/assets/%2e%2e/%2e%2e/config.py",
+    "/static/..%5c..%5cx",
+    "/file=/etc/passwd",
+    "/gradio_api/file=/etc/passwd",
+    "/gradio_api/file=../../x",
+    "/gradio_api/proxy=http://127.0.0.1:1/",
+    "/gradio_api/stream/a/b/c",
+    "/custom_component/a/b/c/d",
+    "/image/-1.png",
+    "/image/99999999999999999999.png",
+    "/image/1.png/../../x",
+    "/image/%00.png",
+    "/answer/",
+    "/state/../answer",
+    "//evil.example/",
+    "/?token=x",
+    "/gradio_api/queue/join",
+    "/gradio_api/queue/data",
+    "/gradio_api/upload",
+    "/gradio_api/component_server",
+    "/gradio_api/call/sample",
+    "/gradio_api/reset",
+    "/gradio_api/cancel",
+    "/login",
+    "/logout",
+    "/monitoring",
+    "/openapi.json",
+    "/docs",
+    "/redoc",
+    "/.git/config",
+    "/.env",
+    "/poll.sqlite",
+    "/%ff%fe",
+    "/a%0d%0aset-cookie:x=1",
+]
+METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT", "FOO"]
+BODIES = [b"", b"{", b"null", b"[]", b'"x"', b"[" * 900, b"\xff\xfe\x00", b'{"image":0,"label":1e999}', b"a=b&c=d"]
+BODIES += [json.dumps(body).encode() for body in (
+    {"data": [], "fn_index": 0}, {"data": ["x"] * 50, "fn_index": 3, "session_hash": "h"}, {"fn_index": "draw"},
+    {"data": [None] * 7, "fn_index": 5, "session_hash": "../../x"}, {"data": {}, "fn_index": -1}, {"fn_index": 10**9},
+    {"data": [0, "nope", "x", "y", "z", 1, "w"], "fn_index": 5, "session_hash": "h"},
+    {"data": [{"path": "/etc/passwd", "meta": {"_type": "gradio.FileData"}}] * 7, "fn_index": 5, "session_hash": "h"},
+)]  # fmt: skip
+HEADERS = [
+    {"host": "evil.example"},
+    {"host": ""},
+    {"host": "127.0.0.1.evil.example"},
+    {"host": "[::1].evil.example"},
+    {"origin": "http://evil.example"},
+    {"origin": "null"},
+    {"cookie": "=;;;=\x01", "content-type": "multipart/form-data; boundary=" + "x" * 500},
+    {"content-length": "99999999999"},
+    {"content-length": "-1"},
+    {"x-forwarded-for": "8.8.8.8", "x-forwarded-host": "evil.example", "x-forwarded-proto": "https"},
+    {"range": "bytes=0-99999999999", "if-range": "x"},
+    {"transfer-encoding": "chunked", "content-length": "5"},
+]
+
+
+def asked_raw(port, content):
+    """Send bytes, and give the status that comes back; 0 where the door was closed without a word."""
+    with closing(socket.create_connection(("127.0.0.1", port), timeout=60)) as connection:
+        try:
+            connection.sendall(content)
+            connection.shutdown(socket.SHUT_WR)
+            answer = b"".join(iter(lambda: connection.recv(1 << 16), b""))
+        except ConnectionError:
+            return 0, b""
+    status = answer.partition(b" ")[2][:3]
+    return int(status) if status.isdigit() else 0, answer.partition(b"\r\n\r\n")[2]
+
+
+def hostile_requests(wide):
+    """Give hostile requests as bytes: every method, path, body and header that is above, and what is no HTTP at all."""
+    plain = {"host": "127.0.0.1", "connection": "close"}
+    for method in METHODS if wide else ["GET", "POST", "DELETE"]:
+        for path in ["/", *PATHS]:
+            yield _bytes(method, path, plain, b"{}")
+    for body in BODIES:
+        for path in ("/answer", "/gradio_api/run/predict", "/gradio_api/queue/join", "/gradio_api/component_server"):
+            yield _bytes("POST", path, {**plain, "content-type": "application/json"}, body)
+    for headers in HEADERS:
+        yield _bytes("GET", "/", {**plain, **headers})
+        yield _bytes("POST", "/answer", {**plain, **headers}, b"{}")
+    yield from (
+        b"\r\n\r\n",
+        b"\x16\x03\x01\x02\x00" + bytes(512),
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"GET /\r\n\r\n",
+        b"A" * 70_000,
+    )
+    yield b"GET / HTTP/1.1\r\nhost: 127.0.0.1\r\n" + b"x: " + b"y" * 70_000 + b"\r\n\r\n"
+    yield b"GET / HTTP/1.1\r\n" + b"".join(b"x%d: y\r\n" % number for number in range(5000)) + b"\r\n"
+    yield b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+
+
+def _bytes(method, path, headers, body=b""):
+    lines = [f"{method} {path} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
+    lines += [] if "content-length" in headers or not body else [f"content-length: {len(body)}"]
+    return "\r\n".join([*lines, "", ""]).encode("latin-1") + body
+
+
+def besieged(port, wide):
+    """Send all hostile requests; give how many there were and what was answered."""
+    statuses = {}
+    for content in hostile_requests(wide):
+        status, said = asked_raw(port, content)
+        assert not LEAKS.search(said), (content[:200], said[:500])
+        statuses[status // 100] = statuses.get(status // 100, 0) + 1
+    return statuses
+
+
+def test_hostile_requests_to_the_explorer_leak_nothing_and_it_lives(explorer, scale, tally):
+    statuses = besieged(explorer.port, scale(False, True))
+    guest = Guest(explorer.port, "after").open()
+    assert guest.do("sample")[0] == 200
+    tally("requests to the explorer", tried=sum(statuses.values()), leaks=0, refused=statuses[4])
+
+
+def test_hostile_requests_to_the_poll_leak_nothing_keep_nothing_and_it_lives(poll, tmp_path, scale, tally):
+    statuses = besieged(poll.port, scale(False, True))
+    assert 5 not in statuses
+    assert polls.read(tmp_path / "poll.sqlite").answers == 0
+    visitor = Visitor(poll.port)
+    visitor.state()
+    assert visitor.answer(0, 1)[0] == 200
+    tally("requests to the poll", tried=sum(statuses.values()), leaks=0, server_errors=0, refused=statuses[4])
+
+
+def test_elsewhere_no_part_of_a_page_is_given_without_the_token(run, tally):
+    with explorer_of(run, host="0.0.0.0") as door:
+        stranger = Visitor(door.port)
+        paths = ["/", "/config", "/theme.css", "/gradio_api/info", "/gradio_api/startup-events", "/assets/x.js", *PATHS]
+        paths = [path for path in paths if "token" not in path]
+        assert {stranger.ask("GET", path)[0] for path in paths} == {401}
+        assert stranger.ask("POST", "/gradio_api/run/predict", b"{}")[0] == 401
+        guest = Guest(door.port, "known")
+        assert guest.ask("GET", f"/?token={door.token}")[0] == 303
+        guest.open()
+        assert guest.do("sample")[0] == 200
+    tally("requests without the token", tried=len(paths) + 1, let_in=0)
+
+
+def test_connections_that_say_nothing_keep_nobody_out(poll, scale, tally):
+    idle = scale(100, 500)
+    with ExitStack() as silent:
+        for number in range(idle):
+            connection = silent.enter_context(closing(socket.create_connection(("127.0.0.1", poll.port), timeout=30)))
+            connection.sendall(
+                b"POST /answer HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: 100\r\n\r\n{"[: 10 + number]
+            )
+        visitor = Visitor(poll.port)
+        visitor.state()
+        assert visitor.answer(0, 1)[0] == 200
+    tally("idle connections", tried=idle, kept_out=0)
+
+
+def test_a_body_without_end_is_cut_off(explorer, poll):
+    for door in (explorer, poll):
+        with closing(http.client.HTTPConnection("127.0.0.1", door.port, timeout=60)) as connection:
+            before = peak_mb()
+            path = "/answer" if door is poll else "/gradio_api/run/predict"
+            try:
+                connection.request("POST", path, iter([b"x" * (1 << 20)] * 64), encode_chunked=True)
+                status = connection.getresponse().status
+            except (ConnectionError, http.client.HTTPException):
+                status = 400  # the door was closed
+            assert status >= 400
+            assert peak_mb() - before < 100
