@@ -44,7 +44,7 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     except FileNotFoundError:
         raise InputError(f"{path}: there is no such file") from None
     except (OSError, SafetensorError, ValueError, KeyError, RecursionError) as error:
-        raise InputError(f"{path}: is not a whole safetensors file of ours: {error}") from None
+        raise InputError(f"{path}: is not a whole safetensors file of ours: {one_line(error)}") from None
 
 
 def _check_numbers(tensors: dict[str, Tensor], path: Path) -> None:
