@@ -37,19 +37,19 @@ def slope_of(result, values):
 
 
 def combinations():
+    """Give logits or poses of every size, type and pattern."""
     for size, dtype, pattern in itertools.product(SIZES, TYPES, PATTERNS):
         yield (torch.tensor([pattern]) * size).to(dtype)
 
 
-@pytest.mark.parametrize("name", NORMALIZATIONS)
-def test_normalizations_and_their_slopes_are_finite(name, tally):
+def test_normalizations_and_their_slopes_are_finite(tally):
     tried = 0
-    for values in combinations():
-        logits = values.requires_grad_()
+    for name, values in itertools.product(NORMALIZATIONS, combinations()):
+        logits = values.clone().requires_grad_()
         couplings = NORMALIZATIONS[name](logits)
-        assert couplings.isfinite().all(), logits
+        assert couplings.isfinite().all(), (name, logits)
         slope = slope_of(couplings, logits)
-        assert slope is None or slope.isfinite().all(), (logits, slope)
+        assert slope is None or slope.isfinite().all(), (name, logits, slope)
         tried += 1 + (slope is not None)
     tally("values and slopes", tried=tried, not_finite=0)
 
@@ -81,12 +81,10 @@ def test_squash_and_its_slope_are_finite_and_no_longer_than_one(tally):
     tally("values and slopes", tried=tried, not_finite=0)
 
 
-@pytest.mark.parametrize("dtype", TYPES)
-def test_losses_and_their_slopes_are_finite_for_all_lengths_and_pixels_that_a_network_gives(dtype, tally):
+def test_losses_and_their_slopes_are_finite_for_all_lengths_and_pixels_that_a_network_gives(tally):
     tried = 0
-    for length, other, label in itertools.product(
-        [0.0, 1e-45, 1e-38, 1e-8, 0.1, 0.5, 0.9, 1.0], [0.0, 1e-40, 1.0], [0, 1]
-    ):
+    sizes, others = [0.0, 1e-45, 1e-38, 1e-8, 0.1, 0.5, 0.9, 1.0], [0.0, 1e-40, 1.0]
+    for dtype, length, other, label in itertools.product(TYPES, sizes, others, [0, 1]):
         lengths = torch.tensor([[length, other, other]], dtype=dtype, requires_grad=True)
         loss = margin_loss(lengths, torch.tensor([label]))
         pixels = torch.tensor([[[[length, other]]]], dtype=dtype, requires_grad=True)
@@ -98,17 +96,16 @@ def test_losses_and_their_slopes_are_finite_for_all_lengths_and_pixels_that_a_ne
     tally("values and slopes", tried=tried, not_finite=0)
 
 
-@pytest.mark.parametrize("full", [False, True])
-@pytest.mark.parametrize("name", NORMALIZATIONS)
-def test_routing_is_finite_for_votes_of_any_size(name, full, tally):
+def test_routing_is_finite_for_votes_of_any_size_with_either_gradient(tally):
     tried = 0
-    for size, dtype in itertools.product(SIZES[:-1], TYPES):  # a coupling of adjusted-log is 87 at 1e37
+    sizes = SIZES[:-1]  # a coupling of adjusted-log is 87 at 1e37, and a sum of such votes beyond single precision
+    for name, full, size, dtype in itertools.product(NORMALIZATIONS, [False, True], sizes, TYPES):
         generator = torch.Generator().manual_seed(0)
         votes = (torch.randn(2, 5, 3, 4, generator=generator) * size / 3).to(dtype).requires_grad_()
         *_, last = routing_steps(votes, name, 3, full_backpropagation=full)
-        assert last.poses.isfinite().all(), (size, dtype)
+        assert last.poses.isfinite().all(), (name, full, size, dtype)
         slope = slope_of(last.poses, votes)
-        assert slope.isfinite().all(), (size, dtype, slope)
+        assert slope.isfinite().all(), (name, full, size, dtype, slope)
         tried += 2
     tally("values and slopes", tried=tried, not_finite=0)
 
@@ -121,25 +118,23 @@ def gradients(network, images, labels):
     return output, loss, [parameter.grad for parameter in network.parameters() if parameter.grad is not None]
 
 
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
-@pytest.mark.parametrize("full", [False, True])
-@pytest.mark.parametrize("name", NORMALIZATIONS)
-def test_what_is_not_finite_is_never_hidden_behind_a_finite_loss_and_gradient(name, full, precision, tally):
+def test_what_is_not_finite_is_never_hidden_behind_a_finite_loss_and_gradient(tally):
     torch.manual_seed(0)
-    network, labels = CapsNet(**SMALL, normalization=name, full_backpropagation=full), torch.tensor([0, 2])
-    finite = [torch.full((2, 1, 12, 12), value) for value in (0.0, 1e-45, 1e-30, 0.5, 1.0)] + [torch.rand(2, 1, 12, 12)]
-    harmful = [torch.rand(2, 1, 12, 12).masked_fill(torch.rand(2, 1, 12, 12) < 0.1, value)
-               for value in (1e20, 3e38, math.inf, -math.inf, math.nan)]  # fmt: skip
-    hidden = 0
-    for images in (*finite, *harmful):
-        with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
-            output, loss, slopes = gradients(network, images, labels)
-        sound = bool(loss.isfinite()) and all(slope.isfinite().all() for slope in slopes)
-        if any(images is one for one in finite):
-            assert sound, images[0, 0, 0]
-        hidden += sound and not all(part.isfinite().all() for part in output)
+    labels, noise = torch.tensor([0, 2]), torch.rand(2, 1, 12, 12)
+    sound = [torch.full_like(noise, value) for value in (0.0, 1e-45, 1e-30, 0.5, 1.0)] + [noise]
+    harmful = [noise.masked_fill(noise < 0.1, value) for value in (1e20, 3e38, math.inf, -math.inf, math.nan)]
+    tried = hidden = 0
+    for name, full, rough in itertools.product(NORMALIZATIONS, [False, True], [False, True]):
+        network = CapsNet(**SMALL, normalization=name, full_backpropagation=full)
+        for place, images in enumerate([*sound, *harmful]):
+            with torch.autocast("cpu", torch.bfloat16, enabled=rough):
+                output, loss, slopes = gradients(network, images, labels)
+            seems_sound = bool(loss.isfinite()) and all(slope.isfinite().all() for slope in slopes)
+            assert seems_sound or place >= len(sound), (name, full, rough, place)
+            hidden += seems_sound and not all(part.isfinite().all() for part in output)
+            tried += 1
     assert hidden == 0
-    tally("networks", tried=len(finite) + len(harmful), hidden=hidden)
+    tally("steps of networks", tried=tried, hidden=hidden)
 
 
 @pytest.fixture
