@@ -49,14 +49,9 @@ def filled(page: str, tests: dict[str, Figures]) -> str:
 
 
 def keep(figures: dict[str, Figures]) -> dict[str, Any]:
-    """Put figures in place of those of the same test files, and leave those of files that did not run."""
-    ran = {test.partition("::")[0] for test in figures}
+    """Put figures in place of those of the same tests, and leave those of tests that did not run now."""
     before = json.loads(KEPT.read_text(encoding="utf-8"))["tests"] if KEPT.exists() else {}
-    others = {
-        test: stated
-        for test, stated in before.items()
-        if (name := test.partition("::")[0]) not in ran and (FOLDER / name).exists()
-    }
+    others = {test: stated for test, stated in before.items() if _exists(*test.split("::"))}
     kept = {
         "date": datetime.now(UTC).date().isoformat(),
         "python": platform.python_version(),
@@ -66,3 +61,7 @@ def keep(figures: dict[str, Figures]) -> dict[str, Any]:
     }
     KEPT.write_text(json.dumps(kept, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     return kept
+
+
+def _exists(file: str, test: str) -> bool:
+    return (FOLDER / file).exists() and f"def {test}(" in (FOLDER / file).read_text(encoding="utf-8")
