@@ -81,6 +81,18 @@ def test_layers_are_built_without_memory_and_filled_later(images):
     assert torch.equal(_with_weights_of(network, filled)(images), network(images))
 
 
+@pytest.mark.parametrize("full", [False, True])
+def test_a_network_without_memory_gives_the_shapes_of_its_answers_and_gradients(full):
+    settings = {"conv_channels": 4, "types": 2, "part_pose": 4, "class_pose": 4, "decoder": (8,)}
+    with torch.device("meta"):
+        network = CapsNet(**settings, full_backpropagation=full)
+        said = network(torch.rand(3, 1, 28, 28), torch.zeros(3, dtype=torch.long))
+    assert (said.poses.shape, said.lengths.shape) == ((3, 10, 4), (3, 10))
+    assert said.reconstruction.shape == (3, 1, 28, 28)
+    said.lengths.sum().backward()
+    assert network.digits.weights.grad.is_meta
+
+
 def test_layers_work_in_double_and_under_autocast(images):
     network = stacked()
     exact = copy.deepcopy(network).double()(images.double())
@@ -92,8 +104,17 @@ def test_layers_work_in_double_and_under_autocast(images):
     torch.testing.assert_close(rough.double(), exact, atol=0.1, rtol=0)
 
 
-def test_layers_compile_into_one_graph_with_the_same_answers_and_gradients(images):
-    ours, compiled = stacked(), stacked()
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"full_backpropagation": True},
+        {"normalization": "winner-take-all"},
+        {"normalization": "softmax", "iterations": 1},
+    ],
+)
+def test_layers_compile_into_one_graph_with_the_same_answers_and_gradients(settings, images):
+    ours, compiled = stacked(**settings), stacked(**settings)
     compiled.load_state_dict(ours.state_dict())
     answers = [network(images) for network in (ours, torch.compile(compiled, fullgraph=True, backend="aot_eager"))]
     torch.testing.assert_close(*answers)

@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -142,7 +143,7 @@ class RoutedCapsules(nn.Module):
             return
         kept, sums = [], []
         # These products wait for memory, not for arithmetic: under autocast they keep the weights' precision.
-        with torch.no_grad(), torch.autocast(parts.device.type, enabled=False):
+        with torch.no_grad(), _without_autocast(parts.device.type):
             for votes in votes_in_pieces(parts, self.weights):
                 kept.append(deque(self._routing(votes), maxlen=1 if only_last else None))
                 sums.append(votes.weighted_sum(kept[-1][-1].couplings))
@@ -164,3 +165,8 @@ class RoutedCapsules(nn.Module):
         """Say what is routed, and how."""
         children, parents, pose, part = self.weights.shape
         return f"children={children}×{part}, parents={parents}×{pose}, iterations={self.iterations}"
+
+
+def _without_autocast(device: str) -> AbstractContextManager:
+    """Keep the weights' precision; on a device that has no autocast, such as `meta`, nothing else is there."""
+    return torch.autocast(device, enabled=False) if torch.amp.is_autocast_available(device) else nullcontext()
