@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from maxmincaps import InputError, NotebookProgress, Record, TensorBoard, Together, fit
+from maxmincaps.cli import main
 
 
 @pytest.fixture
@@ -59,3 +60,38 @@ def test_a_missing_board_is_named(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "tensorboard", None)
     with pytest.raises(InputError, match=r"pip install 'maxmincaps\[tensorboard\]'"):
         TensorBoard(tmp_path)
+
+
+@pytest.fixture
+def command(tiny, tmp_path, capsys):
+    """Train at the command's edge; give the exit code and what was said."""
+
+    def call(*words):
+        (tmp_path / "tiny.json").write_text(tiny(epochs=1).to_json())
+        with pytest.raises(SystemExit) as ended:
+            main(["train", "--recipe", str(tmp_path / "tiny.json"), "--out", str(tmp_path / "run"), "--quiet", *words])
+        printed = capsys.readouterr()
+        return ended.value.code or 0, printed.out + printed.err
+
+    return call
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_the_command_writes_a_board_on_request(command, tmp_path):
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    code, said = command("--tensorboard", str(tmp_path / "board"))
+    assert code == 0, said
+    board = EventAccumulator(str(tmp_path / "board"))
+    board.Reload()
+    assert len(board.Scalars("step/loss")) == 3
+    assert "epoch/test_accuracy" in board.Tags()["scalars"]
+
+
+def test_a_board_that_is_not_installed_is_said_before_anything_is_trained(command, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "tensorboard", None)
+    code, said = command("--tensorboard", str(tmp_path / "board"))
+    assert code == 2
+    assert "pip install 'maxmincaps[tensorboard]'" in said
+    assert not (tmp_path / "run").exists()

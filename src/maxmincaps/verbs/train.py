@@ -18,7 +18,9 @@ from maxmincaps.recipe import (
 )
 from maxmincaps.studies.launch import run_name
 from maxmincaps.training.fit import fit
+from maxmincaps.training.observer import Together
 from maxmincaps.training.record import Record
+from maxmincaps.training.tensorboard import TensorBoard
 from maxmincaps.verbs.terminal import ProgressBar, console, percent, table
 
 
@@ -32,6 +34,7 @@ def train(
     resume: bool = False,
     recipe: Path | None = None,
     quiet: Annotated[bool, Parameter(negative="")] = False,
+    tensorboard: Path | None = None,
     data: Annotated[DataSettings | None, _flags("Data", 1)] = None,
     network: Annotated[NetworkSettings | None, _flags("Network", 2)] = None,
     training: Annotated[TrainingSettings | None, _flags("Training", 3)] = None,
@@ -53,7 +56,10 @@ def train(
         come on top of it.
     quiet: bool
         Print the result only.
+    tensorboard: Path
+        Write the losses and the figures of each epoch into this folder, for `tensorboard --logdir`.
     """
+    onlookers = [*([] if quiet else [ProgressBar()]), *([TensorBoard(tensorboard)] if tensorboard else [])]
     flags = _given(data, network, training, machine)
     if resume and out and Record(out).exists:
         if recipe:
@@ -63,7 +69,7 @@ def train(
         wanted = recipe_from({**(settings_in(recipe) if recipe else {}), **flags}, str(recipe or "train"))
     folder = out or Path("runs") / run_name(wanted)
     try:
-        record = fit(wanted, folder, resume=resume, **({} if quiet else {"observer": ProgressBar()}))
+        record = fit(wanted, folder, resume=resume, observer=Together(*onlookers))
     except KeyboardInterrupt:
         again = f"maxmincaps train --out {folder} --resume"
         raise KeyboardInterrupt(f"stopped, nothing is lost; go on with: {again}") from None
