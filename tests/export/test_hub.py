@@ -1,12 +1,17 @@
 """Networks as the hub keeps them: the same answers from a folder, a card that says what the record says."""
 
 import json
+import shutil
+from types import SimpleNamespace
 
 import pytest
 import torch
+from huggingface_hub import hub_mixin
 from safetensors.torch import load_file, save_file
 
 from maxmincaps import NORMALIZATIONS, CapsNet, InputError, Normalization, Record, load_network
+from maxmincaps.capsules import hub
+from maxmincaps.export.card import card_facts
 
 SMALL = {"conv_channels": 4, "types": 2, "part_pose": 4, "class_pose": 4, "decoder": (8,)}
 
@@ -73,3 +78,48 @@ def test_a_card_is_not_written_for_an_unfinished_run_nor_over_something(run, tmp
     (tmp_path / "mine").write_text("mine")
     code, printed = command("export", run, "--to", "hub", "--out", tmp_path)
     assert (code, "is not an empty folder" in printed) == (2, True)
+
+
+class Hub:
+    """A hub on this machine: it keeps what it is sent, and remembers under what name."""
+
+    folder = None
+    told = ()
+
+    def __init__(self, **_):
+        pass
+
+    def create_repo(self, repo_id, **settings):
+        Hub.told = (repo_id, settings.get("private"))
+        return SimpleNamespace(repo_id=repo_id)
+
+    def upload_folder(self, *, repo_id, folder_path, **_):
+        assert repo_id == Hub.told[0]
+        shutil.copytree(folder_path, Hub.folder)
+        return "commit"
+
+
+def test_what_is_pushed_to_the_hub_is_config_weights_and_card_and_nothing_else(run, tmp_path, monkeypatch):
+    monkeypatch.setattr(hub_mixin, "HfApi", Hub)
+    monkeypatch.setattr(Hub, "folder", tmp_path / "hub")
+    network = load_network(run)
+    facts = card_facts(run)
+    assert network.push_to_hub("somebody/capsules", private=True, model_card_kwargs=facts) == "commit"
+    assert Hub.told == ("somebody/capsules", True)
+    assert sorted(path.name for path in Hub.folder.rglob("*")) == ["README.md", "config.json", "model.safetensors"]
+    assert facts["accuracy"] in (Hub.folder / "README.md").read_text()
+    assert same_answers(network, CapsNet.from_pretrained(Hub.folder))
+
+
+def test_a_network_comes_from_the_hub_by_its_name(run, tmp_path, monkeypatch):
+    load_network(run).save_pretrained(tmp_path / "hub")
+    asked = []
+
+    def download(repo_id, filename, **_):
+        asked.append((repo_id, filename))
+        return str(tmp_path / "hub" / filename)
+
+    monkeypatch.setattr(hub_mixin, "hf_hub_download", lambda **settings: download(**settings))
+    monkeypatch.setattr(hub, "hf_hub_download", download)
+    assert same_answers(load_network(run), CapsNet.from_pretrained("somebody/capsules"))
+    assert asked == [("somebody/capsules", "config.json"), ("somebody/capsules", "model.safetensors")]
