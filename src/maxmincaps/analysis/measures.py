@@ -9,6 +9,7 @@ import torch
 
 from maxmincaps.analysis.responses import responses, tuning_of
 from maxmincaps.analysis.traces import trace
+from maxmincaps.training.record import Record
 
 Row = dict[str, Any]
 NEAR = 0.02
@@ -28,6 +29,16 @@ def final_points(row: Row) -> float:
 def gap_points(row: Row) -> float:
     """Give training minus test accuracy in points: what the final weights know, minus the best on test images."""
     return 100 * (row["train_accuracy"] - row["best_test_accuracy"])
+
+
+def accuracies_by_epoch(row: Row) -> list[float]:
+    """Give the accuracy after each epoch in percent, on the images that the best one is chosen by."""
+    return [100 * line[f"{row['best_chosen_by']}_accuracy"] for line in Record(Path(row["folder"])).history]
+
+
+def held_out_points(row: Row) -> float:
+    """Give the best epoch's accuracy in percent, on the images that chose it: held-out ones, if there are any."""
+    return max(accuracies_by_epoch(row))
 
 
 def has(row: Row, name: str) -> bool:

@@ -2,24 +2,29 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import product
 from pathlib import Path
 
 from maxmincaps.analysis import traces
-from maxmincaps.analysis.measures import best_points, gap_points
+from maxmincaps.analysis.measures import accuracies_by_epoch, best_points, gap_points
 from maxmincaps.analysis.responses import responses
 from maxmincaps.recipe import Recipe
 from maxmincaps.report import curves, tables
 from maxmincaps.report import responses as response_figures
 from maxmincaps.report import routing as routing_figures
 from maxmincaps.report.architecture import architecture
-from maxmincaps.report.beginning import COLUMNS, Curve, first_steps
-from maxmincaps.report.material import Material, Plate, absent, command_for
+from maxmincaps.report.learning_chapter import learning
+from maxmincaps.report.material import Material, Plate, absent, study_command
 from maxmincaps.report.mistakes_chapter import mnist_record
-from maxmincaps.report.selection import Shown, complete, mean, name_in_files, siblings, title_of, title_with_mark, twins
-from maxmincaps.report.table import Table
-from maxmincaps.studies import rates
-from maxmincaps.studies.beginning import DEFAULT, FACTORS, NAMES, factors, label
+from maxmincaps.report.selection import (
+    Shown,
+    mean,
+    means_of_lines,
+    name_in_files,
+    siblings,
+    title_of,
+    title_with_mark,
+    twins,
+)
 from maxmincaps.studies.records import Row
 from maxmincaps.training.checkpoint import network_for, unfilled_network
 from maxmincaps.training.record import Record
@@ -141,7 +146,7 @@ def accuracy(material: Material) -> list[Plate]:
         if dataset not in runs.scales
         for row in pair.values()
     ]
-    plates = [table_plate(material, "Table 1", words, tables.table_1(runs, own), runs)]
+    plates = [material.table("Table 1", words, tables.table_1(runs, own), runs)]
     plates += _iterations(material, material.shown("iterations"))
     return [*plates, *_by_epoch(material)]
 
@@ -154,7 +159,7 @@ def _iterations(material: Material, runs: Shown) -> list[Plate]:
     ending = " against the number of routing iterations; the bars are the sd over runs. The paper prints no numbers."
     if not runs.rows:
         return [absent(name, title, words + ending, runs.study) for name, title, _, _, words in told]
-    command = _study_command(runs)
+    command = study_command(runs)
     return [
         material.plate(
             name, title, words + ending, curves.against_iterations(_panels(runs, measure), axis), command, runs.rows
@@ -189,7 +194,7 @@ def _by_epoch(material: Material) -> list[Plate]:
         return []
     alike = {name: {n: siblings(material.rows, row) for n, row in pair.items()} for name, pair in pairs.items()}
     panels = [
-        (title_of(dataset), {name: [_history(row) for row in rows] for name, rows in groups.items()})
+        (title_of(dataset), {name: [accuracies_by_epoch(row) for row in rows] for name, rows in groups.items()})
         for dataset, groups in alike.items()
     ]
     words = (
@@ -201,17 +206,12 @@ def _by_epoch(material: Material) -> list[Plate]:
     return [material.plate("training-curves", "Training curves", words, figure, "maxmincaps runs", rows)]
 
 
-def _history(row: Row) -> list[float]:
-    lines = Record(Path(row["folder"])).history
-    return [100 * line[f"{row['best_chosen_by']}_accuracy"] for line in lines]
-
-
 def others(material: Material) -> list[Plate]:
     """Table 4, bounds and choices."""
     runs, bounds, choices = (material.shown(name) for name in ("normalizations", "bounds", "choices"))
     words = "Other ways from logits to couplings, the paper's numbers beside ours."
     return [
-        table_plate(material, "Table 4", words, tables.table_4(runs), runs),
+        material.table("Table 4", words, tables.table_4(runs), runs),
         _bounds(material, bounds),
         _choices(material, choices),
     ]
@@ -226,126 +226,15 @@ def _bounds(material: Material, runs: Shown) -> Plate:
     labels = dict.fromkeys(line.label for line in runs.study.lines)
     panels = [(label, {"max-min": _points(runs, dataset, label, values, best_points)}) for label in labels]
     figure = curves.against_bound(panels, "test accuracy (%)")
-    return material.plate("bounds", "Bounds and start values", words, figure, _study_command(runs), runs.rows)
+    return material.plate("bounds", "Bounds and start values", words, figure, study_command(runs), runs.rows)
 
 
 def _choices(material: Material, runs: Shown) -> Plate:
     words = "Best test accuracy when one detail that papers leave open is changed, beside the default (dotted)."
     if not runs.rows:
         return absent("choices", "Choices", words, runs.study)
-    figure = curves.choices(_lines(runs, best_points), runs.study.lines[0].label)
-    return material.plate("choices", "Choices", words, figure, _study_command(runs), runs.rows)
-
-
-def learning(material: Material) -> list[Plate]:
-    """How training was chosen: the first hundred steps, learning rates, options."""
-    return [
-        *_beginning(material),
-        _rates(material),
-        *_learning_curves(material),
-        _first_try(material),
-        _options(material),
-    ]
-
-
-def _first_try(material: Material) -> Plate:
-    runs = material.shown("first-try")
-    words = "Every normalization, and other numbers of iterations, with the default recipe."
-    return table_plate(material, runs.study.title, words, tables.of_lines(runs, "first-try"), runs)
-
-
-def _learning_curves(material: Material) -> list[Plate]:
-    runs = material.shown("learning")
-    title = "Side by side, epoch by epoch"
-    words = (
-        "Accuracy on all test images after each epoch. Thin lines are runs with different seeds, thick ones their mean."
-    )
-    if not runs.rows:
-        return [absent("learning", title, words, runs.study)]
-    dataset = runs.rows[0]["dataset"]
-    histories = {name: [_history(row) for row in complete(runs.of(dataset, label))] for name, label in NAMES.items()}
-    figure = curves.by_epoch([(title_of(dataset), histories)])
-    return [
-        material.plate("learning", title, words, figure, _study_command(runs), runs.rows),
-        table_plate(material, title, "The same in numbers.", tables.by_epoch(histories), runs),
-    ]
-
-
-def _rates(material: Material) -> Plate:
-    runs = material.shown("rates")
-    title = "Learning rates of PrimaryCaps and W"
-    words = (
-        "Accuracy on held-out training images after one epoch, for the same nine settings of both normalizations. "
-        "W's rate is given times the mean of the couplings that W acts through."
-    )
-    if not runs.rows:
-        return absent("rates", title, words, runs.study)
-    dataset = runs.study.datasets[0]
-    panels = [
-        (
-            name,
-            {
-                (primary, votes): point.mean
-                for primary, votes in product(rates.PRIMARY, rates.VOTES)
-                if (point := mean(runs.of(dataset, rates.label(name, primary, votes)), _held_out_points))
-            },
-        )
-        for name in rates.NAMES
-    ]
-    figure = curves.grids(panels, "rate of W × mean coupling", "rate of PrimaryCaps", rates.PRIMARY, rates.VOTES)
-    return material.plate("rates", title, words, figure, _study_command(runs), runs.rows)
-
-
-def _options(material: Material) -> Plate:
-    runs = material.shown("options")
-    title = "Options of training"
-    words = "Accuracy on held-out training images at the best epoch, each option alone beside plain training (dotted)."
-    if not runs.rows:
-        return absent("options", title, words, runs.study)
-    figure = curves.choices(
-        _lines(runs, _held_out_points), runs.study.lines[0].label, "accuracy on held-out images (%)"
-    )
-    return material.plate("options", title, words, figure, _study_command(runs), runs.rows)
-
-
-def _held_out_points(row: Row) -> float:
-    return max(_history(row))
-
-
-def _lines(runs: Shown, measure: Callable[[Row], float]) -> list[tuple[str, curves.Point]]:
-    """Give the mean of each line of a study on its one dataset."""
-    found = [(line.label, mean(runs.of(runs.study.datasets[0], line.label), measure)) for line in runs.study.lines]
-    return [(label, curves.Point(0, point.mean, point.sd, point.n)) for label, point in found if point]
-
-
-def _beginning(material: Material) -> list[Plate]:
-    runs = material.shown("beginning")
-    words = (
-        "The first hundred steps, with one setting changed in each column: blue Max-Min, orange Softmax; thick the "
-        "default, dashed the other values. Gradients are root mean squares over a layer's weights."
-    )
-    title = "The first hundred steps"
-    if not runs.rows:
-        return [absent("first-steps", title, words, runs.study)]
-    columns = [(factor, curves_) for factor in FACTORS if len(curves_ := _first_steps(runs, factor)) > 1]
-    halves = [columns[at : at + COLUMNS] for at in range(0, len(columns), COLUMNS)]
-    return [
-        material.plate(f"first-steps-{number}", title, words, first_steps(half), _study_command(runs), runs.rows)
-        for number, half in enumerate(halves, 1)
-    ]
-
-
-def _first_steps(runs: Shown, factor: str) -> list[Curve]:
-    """Give the default's curves and those of a factor's values."""
-    wanted = [(name, value, label(name, factor, value)) for name in NAMES for value in factors(name).get(factor, ())]
-    concerned = dict.fromkeys(name for name, _, _ in wanted)
-    wanted = [*((name, DEFAULT, label(name)) for name in concerned), *wanted]
-    return [
-        Curve(name, value, steps, default=value == DEFAULT)
-        for name, value, line in wanted
-        for row in runs.of(runs.study.datasets[0], line)
-        if (steps := Record(Path(row["folder"])).steps)
-    ]
+    figure = curves.choices(means_of_lines(runs, best_points), runs.study.lines[0].label)
+    return material.plate("choices", "Choices", words, figure, study_command(runs), runs.rows)
 
 
 def everything(material: Material) -> list[Plate]:
@@ -355,18 +244,6 @@ def everything(material: Material) -> list[Plate]:
     words = "What the records of this folder say; the setting column names what is not the paper's."
     table = tables.all_runs(material.rows)
     return [Plate("all-runs", "All runs", words, table, "maxmincaps runs", "", False)]
-
-
-def table_plate(material: Material, title: str, words: str, table: Table, runs: Shown) -> Plate:
-    """Make a plate of a table. It shows the paper's numbers even where there are no runs of ours."""
-    return Plate(
-        table.name, title, words, table, _study_command(runs), "", bool(runs.rows) and material.below_paper(runs.rows)
-    )
-
-
-def _study_command(runs: Shown) -> str:
-    scales = list(dict.fromkeys(runs.scales.values())) or [None]
-    return " && ".join(command_for(runs.study, scale) for scale in scales)
 
 
 def _look(verb: str, pairs: dict[str, dict[str, Row]]) -> str:

@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, NullLocator
 
+from maxmincaps.analysis.compare import Interval
 from maxmincaps.report.style import FAINT, FULL_WIDTH, INK, LOOKS, PAPER, look, panel_title, shades, styled
 
 COLUMNS = 3
@@ -93,7 +94,7 @@ def _curves(axes: Axes, curves: Curves) -> None:
     axes.margins(x=0.08, y=0.15)
 
 
-def _bar(point: Point) -> float:
+def _bar(point: Point | Interval) -> float:
     """Give the length of an error bar; a single run has none."""
     return math.nan if point.sd is None else point.sd
 
@@ -117,7 +118,7 @@ def _one_legend(grid: np.ndarray) -> None:
 
 
 @styled
-def choices(points: Sequence[tuple[str, Point]], default: str, measure: str = "test accuracy (%)") -> Figure:
+def choices(points: Sequence[tuple[str, Interval]], default: str, measure: str = "test accuracy (%)") -> Figure:
     """Draw one line a choice: its accuracy and sd, with the default's as a guide through all of them."""
     figure = Figure(figsize=(FULL_WIDTH, 0.75 + 0.3 * len(points)))
     axes = figure.subplots()

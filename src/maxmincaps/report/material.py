@@ -74,6 +74,11 @@ class Material:
             footnote(content, budget + (f" — {NOT_PAPER}" if below else ""))
         return Plate(name, title, caption, content, command, budget, below)
 
+    def table(self, title: str, words: str, table: Table, runs: Shown) -> Plate:
+        """Make a plate of a table. It shows the paper's numbers even where there are no runs of ours."""
+        below = bool(runs.rows) and self.below_paper(runs.rows)
+        return Plate(table.name, title, words, table, study_command(runs), "", below)
+
     def _budget(self, rows: Sequence[Row]) -> str:
         """Say what the runs cost, dataset by dataset."""
         datasets = dict.fromkeys(row["dataset"] for row in rows)
@@ -84,6 +89,12 @@ class Material:
 def absent(name: str, title: str, caption: str, study: Study) -> Plate:
     """Say that a figure cannot be drawn yet, and what would make it possible."""
     return Plate(name, title, caption, None, command_for(study))
+
+
+def study_command(runs: Shown) -> str:
+    """Give the command that made the runs that are shown, or would make them."""
+    scales = list(dict.fromkeys(runs.scales.values())) or [None]
+    return " && ".join(command_for(runs.study, scale) for scale in scales)
 
 
 def command_for(study: Study, scale: str | None = None) -> str:

@@ -11,7 +11,7 @@ from maxmincaps.analysis.responses import Responses, responses
 from maxmincaps.analysis.vote import vote
 from maxmincaps.data.images import load
 from maxmincaps.report import mistakes, tables
-from maxmincaps.report.material import Material, Plate, absent, command_for
+from maxmincaps.report.material import Material, Plate, absent, study_command
 from maxmincaps.report.poll import human_or_network
 from maxmincaps.report.selection import Shown, title_of
 from maxmincaps.studies.records import Row
@@ -27,13 +27,11 @@ def mnist_record(material: Material) -> list[Plate]:
     models = [responses(row["folder"]) for row in voters]
     voted = vote(models) if len(models) == 3 else None
     return [
-        Plate(
-            "table-2",
+        material.table(
             "Table 2",
             "Test errors of single networks and of votes, the paper's beside ours.",
             tables.table_2(runs),
-            command_for(runs.study, next(iter(runs.scales.values()), None)),
-            below_paper=material.below_paper(runs.rows),
+            runs,
         ),
         *(_misclassified(material, voting, voters, models, voted) if models else _stand_in(material)),
         *_people(material, voted, voters),
@@ -44,7 +42,7 @@ def _misclassified(
     material: Material, runs: Shown, voters: Sequence[Row], models: Sequence[Responses], voted: Responses | None
 ) -> list[Plate]:
     images = test_images(voters[0])
-    command = command_for(runs.study, next(iter(runs.scales.values()), None))
+    command = study_command(runs)
     told = {measure.measure: int(measure.value) for measure in runs.study.paper}
     plates = []
     if voted:

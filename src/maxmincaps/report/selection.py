@@ -73,6 +73,12 @@ def mean(rows: Iterable[Row], measure: Callable[[Row], float]) -> Interval | Non
     return interval(measure(row) for row in complete(rows))
 
 
+def means_of_lines(runs: Shown, measure: Callable[[Row], float]) -> list[tuple[str, Interval]]:
+    """Give the mean of each line of a study with one dataset, of those that have runs."""
+    found = [(line.label, mean(runs.of(runs.study.datasets[0], line.label), measure)) for line in runs.study.lines]
+    return [(label, point) for label, point in found if point]
+
+
 def counted(rows: Sequence[Row]) -> str:
     """Say how many runs there are, and how many of them diverged."""
     diverged = len(rows) - len(complete(rows))

@@ -1,0 +1,116 @@
+"""The chapter on how training was chosen: the first hundred steps, learning rates, options, and both side by side."""
+
+from itertools import product
+from pathlib import Path
+
+from maxmincaps.analysis.measures import accuracies_by_epoch, held_out_points
+from maxmincaps.report import curves, tables
+from maxmincaps.report.beginning import COLUMNS, Curve, first_steps
+from maxmincaps.report.material import Material, Plate, absent, study_command
+from maxmincaps.report.selection import Shown, complete, mean, means_of_lines, title_of
+from maxmincaps.studies import rates
+from maxmincaps.studies.beginning import DEFAULT, FACTORS, NAMES, factors, label
+from maxmincaps.training.record import Record
+
+
+def learning(material: Material) -> list[Plate]:
+    """How training was chosen: the first hundred steps, learning rates, options."""
+    return [
+        *_beginning(material),
+        _rates(material),
+        *_learning_curves(material),
+        _first_try(material),
+        _options(material),
+    ]
+
+
+def _first_try(material: Material) -> Plate:
+    runs = material.shown("first-try")
+    words = "Every normalization, and other numbers of iterations, with the default recipe."
+    return material.table(runs.study.title, words, tables.of_lines(runs, "first-try"), runs)
+
+
+def _learning_curves(material: Material) -> list[Plate]:
+    runs = material.shown("learning")
+    title = "Side by side, epoch by epoch"
+    words = (
+        "Accuracy on all test images after each epoch. Thin lines are runs with different seeds, thick ones their mean."
+    )
+    if not runs.rows:
+        return [absent("learning", title, words, runs.study)]
+    dataset = runs.rows[0]["dataset"]
+    histories = {
+        name: [accuracies_by_epoch(row) for row in complete(runs.of(dataset, label))] for name, label in NAMES.items()
+    }
+    figure = curves.by_epoch([(title_of(dataset), histories)])
+    return [
+        material.plate("learning", title, words, figure, study_command(runs), runs.rows),
+        material.table(title, "The same in numbers.", tables.by_epoch(histories), runs),
+    ]
+
+
+def _rates(material: Material) -> Plate:
+    runs = material.shown("rates")
+    title = "Learning rates of PrimaryCaps and W"
+    words = (
+        "Accuracy on held-out training images after one epoch, for the same nine settings of both normalizations. "
+        "W's rate is given times the mean of the couplings that W acts through."
+    )
+    if not runs.rows:
+        return absent("rates", title, words, runs.study)
+    dataset = runs.study.datasets[0]
+    panels = [
+        (
+            name,
+            {
+                (primary, votes): point.mean
+                for primary, votes in product(rates.PRIMARY, rates.VOTES)
+                if (point := mean(runs.of(dataset, rates.label(name, primary, votes)), held_out_points))
+            },
+        )
+        for name in rates.NAMES
+    ]
+    figure = curves.grids(panels, "rate of W × mean coupling", "rate of PrimaryCaps", rates.PRIMARY, rates.VOTES)
+    return material.plate("rates", title, words, figure, study_command(runs), runs.rows)
+
+
+def _options(material: Material) -> Plate:
+    runs = material.shown("options")
+    title = "Options of training"
+    words = "Accuracy on held-out training images at the best epoch, each option alone beside plain training (dotted)."
+    if not runs.rows:
+        return absent("options", title, words, runs.study)
+    figure = curves.choices(
+        means_of_lines(runs, held_out_points), runs.study.lines[0].label, "accuracy on held-out images (%)"
+    )
+    return material.plate("options", title, words, figure, study_command(runs), runs.rows)
+
+
+def _beginning(material: Material) -> list[Plate]:
+    runs = material.shown("beginning")
+    words = (
+        "The first hundred steps, with one setting changed in each column: blue Max-Min, orange Softmax; thick the "
+        "default, dashed the other values. Gradients are root mean squares over a layer's weights."
+    )
+    title = "The first hundred steps"
+    if not runs.rows:
+        return [absent("first-steps", title, words, runs.study)]
+    columns = [(factor, curves_) for factor in FACTORS if len(curves_ := _first_steps(runs, factor)) > 1]
+    halves = [columns[at : at + COLUMNS] for at in range(0, len(columns), COLUMNS)]
+    return [
+        material.plate(f"first-steps-{number}", title, words, first_steps(half), study_command(runs), runs.rows)
+        for number, half in enumerate(halves, 1)
+    ]
+
+
+def _first_steps(runs: Shown, factor: str) -> list[Curve]:
+    """Give the default's curves and those of a factor's values."""
+    wanted = [(name, value, label(name, factor, value)) for name in NAMES for value in factors(name).get(factor, ())]
+    concerned = dict.fromkeys(name for name, _, _ in wanted)
+    wanted = [*((name, DEFAULT, label(name)) for name in concerned), *wanted]
+    return [
+        Curve(name, value, steps, default=value == DEFAULT)
+        for name, value, line in wanted
+        for row in runs.of(runs.study.datasets[0], line)
+        if (steps := Record(Path(row["folder"])).steps)
+    ]
