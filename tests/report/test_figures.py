@@ -16,6 +16,8 @@ from maxmincaps.report import curves, mistakes, routing
 from maxmincaps.report import responses as response_figures
 from maxmincaps.report.architecture import architecture
 from maxmincaps.report.beginning import Curve, first_steps
+from maxmincaps.report.learning_chapter import learning
+from maxmincaps.report.material import Material
 from maxmincaps.report.poll import human_or_network
 from maxmincaps.report.style import LOOKS, footnote, for_page, save
 
@@ -86,6 +88,14 @@ def test_each_changed_setting_has_its_column_with_the_default_behind_it():
     assert default.get_linewidth() > none.get_linewidth()
 
 
+def test_a_study_half_of_which_was_run_shows_that_half(rows, studies):
+    """Only Max-Min's runs are there."""
+    half = Material([row for row in rows if row["normalization"] == "max-min"], studies)
+    plates = {plate.name: plate for plate in learning(half)}
+    assert [line[0] for line in plates["learning-by-epoch"].content.rows] == ["Max-Min"]
+    assert len(plates["learning"].content.axes) == 1
+
+
 def test_a_grid_of_settings_shows_every_accuracy_and_the_best_in_bold():
     figure = curves.grids(
         [("max-min", {(0.3, 1.0): 97.0, (1.0, 1.0): 96.5})], "W", "PrimaryCaps", (0.3, 1.0), (1.0, 3.0)
@@ -123,6 +133,7 @@ def test_routing_has_a_row_an_iteration_and_logarithmic_counts(pair):
             assert len(part.axes) == 2 * pair["softmax"]["iterations"]
             for axes in part.axes:
                 assert axes.get_yscale() == "log"
+                assert {"10⁰", "10¹"} <= {axes.yaxis.get_major_formatter()(tick) for tick in (1.0, 10.0)}
                 assert axes.patches[0].get_data().values.sum() == children * per_panel
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from maxmincaps.report.style import FAINT, FULL_WIDTH, look, panel_title, styled
+from maxmincaps.report.style import FAINT, FULL_WIDTH, look, panel_title, powers_of_ten, styled
 
 Steps = Sequence[Mapping[str, Any]]
 """The lines of a record's steps.jsonl."""
@@ -41,7 +41,7 @@ QUANTITIES = (
     Quantity("… of PrimaryCaps", lambda step: step["gradients"]["primary"], logarithmic=True),
     Quantity("… of Conv1", lambda step: step["gradients"]["conv1"], logarithmic=True),
     Quantity("couplings,\n90 % − 10 %", lambda step: step["couplings"][-1] - step["couplings"][0]),
-    Quantity("loss", lambda step: step["loss"]),
+    Quantity("loss", lambda step: step["loss"], logarithmic=True),
 )
 COLUMNS = 4
 """How many changed settings one figure shows."""
@@ -69,6 +69,7 @@ def first_steps(columns: Sequence[tuple[str, Sequence[Curve]]]) -> Figure:
 def _panel(axes: Axes, quantity: Quantity, curves: Sequence[Curve]) -> None:
     if quantity.logarithmic:
         axes.set_yscale("log")
+        powers_of_ten(axes.yaxis)
     axes.grid(axis="y")
     dashes = _dashes(curves)
     for curve in curves:

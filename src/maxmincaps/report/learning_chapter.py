@@ -40,7 +40,9 @@ def _learning_curves(material: Material) -> list[Plate]:
         return [absent("learning", title, words, runs.study)]
     dataset = runs.rows[0]["dataset"]
     histories = {
-        name: [accuracies_by_epoch(row) for row in complete(runs.of(dataset, label))] for name, label in NAMES.items()
+        name: [accuracies_by_epoch(row) for row in found]
+        for name, line in NAMES.items()
+        if (found := complete(runs.of(dataset, line)))
     }
     figure = curves.by_epoch([(title_of(dataset), histories)])
     return [

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from maxmincaps.analysis.traces import Histogram, Trace, chosen_children
 from maxmincaps.errors import known
-from maxmincaps.report.style import FAINT, FULL_WIDTH, Look, look, styled
+from maxmincaps.report.style import FAINT, FULL_WIDTH, Look, look, powers_of_ten, styled
 
 COLUMNS = ("true class", "all")
 QUANTITIES = {"logits": "logits $b_{ij}$", "couplings": "couplings $c_{ij}$"}
@@ -46,6 +46,7 @@ def _histogram(axes: Axes, panel: Histogram, this: Look, most: float) -> None:
     shape = {"fill": True, "facecolor": this.colour, "edgecolor": this.colour, "linewidth": 0.8}
     axes.stairs(panel.counts.numpy(), panel.edges.numpy(), baseline=0.1, **shape)
     axes.set_yscale("log")
+    powers_of_ten(axes.yaxis)
     axes.set_ylim(0.5, 2 * most)
     axes.yaxis.set_major_locator(LogLocator(numticks=4))
     axes.yaxis.set_minor_locator(NullLocator())

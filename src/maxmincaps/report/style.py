@@ -5,14 +5,17 @@ import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
+from math import log10
 from pathlib import Path
 from typing import ParamSpec
 
 import matplotlib
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.colors import LinearSegmentedColormap, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.ticker import FuncFormatter
 
 INK = "#24292f"
 """Text and axes. The page gives this colour its own value in the dark."""
@@ -123,6 +126,15 @@ def shades(colour: str, lightest: float = 0.0) -> LinearSegmentedColormap:
 def panel_title(axes: Axes, letter: str, words: str, colour: str = INK) -> None:
     """Write "(a) words" over a panel, at its left edge."""
     axes.set_title(f"({letter}) {words}", loc="left", color=colour, fontweight="bold" if colour != INK else "normal")
+
+
+def powers_of_ten(axis: Axis) -> None:
+    """Write the ticks of a logarithmic axis as 10³, in plain letters."""
+    axis.set_major_formatter(FuncFormatter(lambda value, _: "10" + _raised(value)))
+
+
+def _raised(value: float) -> str:
+    return str(round(log10(value))).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
 
 
 def footnote(figure: Figure, words: str) -> None:

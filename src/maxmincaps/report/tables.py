@@ -81,7 +81,6 @@ def by_epoch(histories: Mapping[str, Sequence[Sequence[float]]]) -> Table:
     lines = [
         (look(name).label, *(_with_sd(interval(at), "") for at in zip(*found, strict=True)), str(len(found)))
         for name, found in histories.items()
-        if found
     ]
     return Table(
         name="learning-by-epoch",

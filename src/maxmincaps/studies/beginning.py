@@ -30,7 +30,7 @@ def factors(normalization: str) -> dict[str, dict[str, dict[str, Any]]]:
     found: dict[str, dict[str, dict[str, Any]]] = {
         "σ of W": {"¼": {"vote_sigma": sigma / 4}, "4": {"vote_sigma": sigma * 4}},
         "rate of W": {"¼": {"vote_rate": rate / 4}, "4": {"vote_rate": rate * 4}},
-        "rate of PrimaryCaps": {f"{rate:g}": {"primary_rate": rate} for rate in (0.01, 0.3, 1.0)},
+        "PrimaryCaps rate": {f"{rate:g}": {"primary_rate": rate} for rate in (0.01, 0.3, 1.0)},
         "warm-up": {"none": {"warmup": 0}},
         "PrimaryCaps": {"no ReLU": {"relu": False}, "no squash": {"squash_parts": False}},
         "initial values": {"Sabour's": {"initial_values": "sabour"}, "literal": settings_in("paper")},
