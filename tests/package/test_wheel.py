@@ -1,26 +1,14 @@
 """The wheel: what is in it, what it asks for, and, on request, that it works where there is no checkout."""
 
-import os
 import subprocess
 import sys
 import tomllib
 import zipfile
 from email.parser import Parser
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
-CLEAN = "MAXMINCAPS_CLEAN_INSTALL"
-"""Set it to any value to install the wheel into a new environment, which takes minutes."""
-
-
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("dist")
-    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", folder, ROOT]
-    subprocess.run(command, check=True, capture_output=True)
-    return next(folder.glob("*.whl"))
+from tests.package.conftest import ROOT, opt_in
 
 
 @pytest.fixture(scope="module")
@@ -73,29 +61,18 @@ def test_the_package_answers_before_torch_and_optional_parts_are_loaded():
     assert found.stdout.strip() == "[]"
 
 
-@pytest.mark.skipif(CLEAN not in os.environ, reason=f"takes minutes; set {CLEAN} to run it")
-def test_the_wheel_trains_and_exports_in_a_clean_environment(wheel, tmp_path):
-    subprocess.run([sys.executable, "-m", "venv", tmp_path / "clean"], check=True)
-    binaries = tmp_path / "clean" / "bin"
-
-    def call(program, *words, code=0):
-        done = subprocess.run([binaries / program, *words], cwd=tmp_path, capture_output=True, text=True)
-        assert done.returncode == code, done.stderr
-        return done.stdout + done.stderr
-
-    constraints = ("--constraint", ROOT / "constraints.txt")
-    torch = next(line for line in (ROOT / "constraints.txt").read_text().splitlines() if line.startswith("torch=="))
-    call("pip", "install", torch)
-    call("pip", "install", *constraints, wheel)
-    call("pip", "install", *constraints, f"{wheel}[data]")
-    call("maxmincaps", "train", "--out", "run", "--epochs", "1", "--train-images", "100", "--batch-size", "50")
-    assert "pip install 'maxmincaps[export]'" in call("maxmincaps", "export", "run", "--out", "net.onnx", code=2)
-    call("pip", "install", *constraints, f"{wheel}[export]")
-    call("maxmincaps", "export", "run", "--out", "net.onnx")
-    call("maxmincaps", "export", "run", "--to", "hub", "--out", "hub")
+@opt_in
+def test_the_wheel_trains_and_exports_in_a_clean_environment(wheel, clean):
+    clean.install(f"{wheel}[data]")
+    clean.call("maxmincaps", "train", "--out", "run", *["--epochs", "1", "--train-images", "100", "--batch-size", "50"])
+    said = clean.call("maxmincaps", "export", "run", "--out", "net.onnx", code=2)
+    assert "pip install 'maxmincaps[export]'" in said
+    clean.install(f"{wheel}[export]")
+    clean.call("maxmincaps", "export", "run", "--out", "net.onnx")
+    clean.call("maxmincaps", "export", "run", "--to", "hub", "--out", "hub")
     same = (
         "import torch\nfrom maxmincaps import CapsNet, load_network\nimages = torch.rand(3, 1, 28, 28)\n"
         "ours, theirs = (each(images).lengths for each in (load_network('run'), CapsNet.from_pretrained('hub')))\n"
         "print(torch.equal(ours, theirs))"
     )
-    assert call("python", "-c", same).strip() == "True"
+    assert clean.call("python", "-c", same).strip() == "True"

@@ -97,7 +97,8 @@ class RoutedCapsules(nn.Module):
     def reset_parameters(self, sigma: float | None = None) -> None:
         """Draw W's initial values from a normal distribution, by default with the suggested sigma."""
         self.sigma = sigma or self.suggested_sigma()
-        nn.init.normal_(self.weights, std=self.sigma)
+        if not self.weights.is_meta:  # where there is nothing to draw, torch would load its compiler to do so
+            nn.init.normal_(self.weights, std=self.sigma)
 
     @property
     def terms(self) -> int:

@@ -90,6 +90,8 @@ def quickstart(*, out: Path = Path("quickstart"), epochs: int = 5, batch_size: i
     seed: int
         The same seed gives the same bits.
     """
+    from maxmincaps.report.build import build  # first, as it needs an extra, which is said before anything is trained
+
     console.print("The paper's network, 8,215,568 parameters, on 4,000 digits; tested on 1,000 others\n", style="bold")
     records = [
         fit(
@@ -101,8 +103,6 @@ def quickstart(*, out: Path = Path("quickstart"), epochs: int = 5, batch_size: i
         for normalization in ("max-min", "softmax")
     ]
     _show_results(records)
-    from maxmincaps.report.build import build  # here, as it needs an extra and training does not
-
     page = build(out, out / "report")
     command = sys.argv[0]  # as it was called, so that each line can be copied
     console.print(

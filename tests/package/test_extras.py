@@ -1,0 +1,182 @@
+"""Each optional part is enough for its own commands, and a command that lacks its part names it."""
+
+import json
+import subprocess
+import sys
+import tomllib
+
+import pytest
+
+from tests.package.conftest import ROOT, opt_in
+
+MODULES = {
+    "data": ["mlxtend", "skimage", "sklearn", "scipy", "pandas"],
+    "report": ["matplotlib", "duckdb"],
+    "cluster": ["distributed", "dask"],
+    "app": ["gradio", "uvicorn", "starlette", "fastapi"],
+    "export": ["onnx", "onnxscript", "onnxruntime"],
+    "tensorboard": ["tensorboard"],
+}
+"""What each part brings, by the names under which it is imported."""
+
+SIZES = "--conv-channels 4 --conv-kernel 3 --types 2 --primary-kernel 3 --decoder 8 --epochs 1 --threads 1"
+TRAIN = f"train --out runs/one --dataset images.npz {SIZES}"
+CORE = [
+    *("evaluate runs/one", "predict runs/one image.png", "runs runs", "verify runs/one"),
+    *(f"look {name} runs/one" for name in ("evolution", "rows", "outputs", "tuning", "misclassified", "vote")),
+    *("study list", "study show datasets", "study status --out runs", "data list", "data check", "recipe"),
+    *("export runs/one --to hub --out hub", "poll status", "poll close"),
+]
+EXPORT = "export runs/one --to torch --out net.pt2"
+"""Also of the core, but too slow to be tried every time."""
+LACKING = {
+    "report runs": "report",
+    "quickstart": "report",
+    "data show images.npz": "report",
+    "poll report": "report",
+    "runs runs --sql=select+1": "report",
+    "app runs/one": "app",
+    "poll open runs/one": "app",
+    "export runs/one --out net.onnx": "export",
+    "study run normalizations --yes --cluster tcp://127.0.0.1:1": "cluster",
+    "classifier": "data",
+    "train --out runs/board --dataset images.npz --tensorboard board": "tensorboard",
+}
+"""Commands, and the part that each needs; `classifier` is none, but what scikit-learn's users import."""
+
+PREPARE = """
+import numpy as np
+from PIL import Image
+from pathlib import Path
+from maxmincaps.analysis.poll import Question
+from maxmincaps.app.store import Asked, Store
+
+random = np.random.default_rng(0)
+pixels = random.integers(0, 256, (30, 12, 12), dtype=np.uint8)
+np.savez("images.npz", images=pixels, labels=np.arange(30) % 3)
+Image.fromarray(pixels[0]).save("image.png")
+asked = [Question(0, 1, 2, np.array([0.1, 0.2, 0.9]), pixels[:1], np.zeros(3, np.int64))]
+store = Store.create(Path("poll.sqlite"), Asked("own", ("a", "b", "c"), 1, asked))
+store.answer("somebody", 0, 1)
+store.shut()
+"""
+"""Images of one's own and a poll about one of them, with the core alone."""
+
+HIDE = """
+from importlib.machinery import PathFinder
+
+found = PathFinder.find_spec
+PathFinder.find_spec = lambda name, *rest: None if name.partition(".")[0] in {hidden} else found(name, *rest)
+"""
+
+COMMANDS = """
+import contextlib, io, json, os
+from maxmincaps import InputError
+from maxmincaps.cli import main
+
+os.environ["MAXMINCAPS_CACHE"] = os.path.abspath("cache")
+told = dict()
+for line in {lines}:
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+        try:
+            if line == "classifier":
+                from maxmincaps import CapsNetClassifier
+            else:
+                main([word.replace("+", " ") for word in line.split()])
+            told[line] = [0, ""]
+        except InputError as error:
+            told[line] = [2, str(error)]
+        except SystemExit as end:
+            told[line] = [end.code or 0, said.getvalue()]
+print(json.dumps(told))
+"""
+
+
+def test_the_core_does_its_commands_and_every_other_names_the_part_that_it_lacks(tmp_path):
+    hidden = {module for modules in MODULES.values() for module in modules}
+    script = HIDE.format(hidden=hidden) + PREPARE + COMMANDS.format(lines=[TRAIN, *CORE, *LACKING])
+    command = [sys.executable, "-W", "ignore", "-c", script]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout.splitlines()[-1])
+    for line in (TRAIN, *CORE):
+        assert told[line][0] == 0, (line, told[line])
+    for line, part in LACKING.items():
+        code, said = told[line]
+        assert code == 2, (line, said)
+        assert f"pip install 'maxmincaps[{part}]'" in " ".join(said.split()), (line, said)
+    assert not (tmp_path / "quickstart").exists()  # it is said before anything is trained
+
+
+def test_every_part_of_the_package_is_tried_alone():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert set(project["optional-dependencies"]) - {"all", "dev"} == set(MODULES) == set(LACKING.values())
+
+
+PAGES = """
+import subprocess, sys, time, urllib.request
+for words in (["app", "runs/one", "--port", "{port}"], ["poll", "open", "--port", "{port}"]):
+    command = [sys.executable, "-m", "maxmincaps", *words]
+    with subprocess.Popen(command) as page:
+        try:
+            while True:
+                try:
+                    print(urllib.request.urlopen("http://127.0.0.1:{port}/").status)
+                    break
+                except OSError:
+                    assert page.poll() is None, "the page has ended"
+                    time.sleep(0.2)
+        finally:
+            page.terminate()
+"""
+CLUSTER = """
+from pathlib import Path
+from distributed import LocalCluster
+from maxmincaps import Record
+from maxmincaps.studies.executors import cluster
+from maxmincaps.studies.launch import launch
+
+if __name__ == "__main__":
+    with LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as workers:
+        with cluster(workers.scheduler_address) as executor:
+            launch([Record(Path("runs/one")).recipe.but(seed=1)], "grid", executor)
+    print(len(list(Path("grid").rglob("result.json"))))
+"""
+ALONE = {
+    "core": [],
+    "report": ["report runs", "data show images.npz", "poll report", "runs runs --sql=select+1"],
+    "export": ["export runs/one --out net.onnx"],
+    "data": [
+        "classifier",
+        "data get mnist-5k",
+        f"train --out runs/digits --dataset mnist-5k --train-images 50 {SIZES}",
+    ],
+    "tensorboard": [f"train --out runs/board --dataset images.npz --tensorboard board {SIZES}"],
+    "app": [],
+    "cluster": [],
+}
+"""The commands of each part. Those of `app` and `cluster` serve until they are stopped, and have scripts."""
+
+
+@opt_in
+@pytest.mark.parametrize("part", ALONE)
+def test_each_part_alone_is_enough_for_its_commands(part, wheel, clean, free_port):
+    clean.install(wheel if part == "core" else f"{wheel}[{part}]")
+    clean.call("python", "-c", PREPARE)
+    told = json.loads(
+        clean.call("python", "-c", COMMANDS.format(lines=[TRAIN, EXPORT, *CORE, *ALONE[part]])).splitlines()[-1]
+    )
+    assert {line: said for line, (code, said) in told.items() if code} == {}
+    if part == "app":
+        assert clean.call("python", "-c", PAGES.format(port=free_port)).count("200") == 2
+    if part == "cluster":
+        (clean.folder / "grid.py").write_text(CLUSTER)
+        assert clean.call("python", "grid.py").splitlines()[-1] == "1"
+    # Gradio and mlxtend bring matplotlib with them.
+    present = {part, "report"} if part in ("app", "data") else {part}
+    others = [line for line, needed in LACKING.items() if needed not in present]
+    told = json.loads(clean.call("python", "-c", COMMANDS.format(lines=others)).splitlines()[-1])
+    for line, (code, said) in told.items():
+        assert code == 2, (line, said)
+        assert f"pip install 'maxmincaps[{LACKING[line]}]'" in " ".join(said.split()), (line, said)
