@@ -309,4 +309,4 @@ def in_words(error: ValidationError) -> str:
         name = ".".join(str(part) for part in problem["loc"])
         what = problem["msg"].removeprefix("Value error, ").replace("Input should", "should")
         problems.append(f"{name} {what}, found {problem['input']!r:.100}" if name else what)
-    return "; ".join(problems)
+    return "; ".join(problems[:5]) + (f"; and {len(problems) - 5} more" if len(problems) > 5 else "")

@@ -21,7 +21,7 @@ from maxmincaps.analysis import poll as polls
 from maxmincaps.app import poll as poll_pages
 from maxmincaps.app.store import Store
 from tests.app.conftest import Visitor, asked, serving
-from tests.faults.strangers import peak_mb
+from tests.faults.strangers import fresh_peak_mb, peak_mb
 from tests.faults.test_strangers import SMALL
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of Gradio, about itself
@@ -111,7 +111,7 @@ def test_fifty_people_at_once_explore_and_each_sees_their_own_image(explorer, sc
             answers.append((image, told["data"][2], moved["data"][0]))
         return answers
 
-    before = peak_mb()
+    before = fresh_peak_mb()
     with ThreadPoolExecutor(50) as people:
         answers = [answer for visited in people.map(visit, range(50)) for answer in visited]
     assert len(answers) == 50 * turns
@@ -133,12 +133,12 @@ def test_the_views_of_many_sessions_do_not_add_up_without_end(explorer, scale, t
     from maxmincaps.app.explorer import MOST_VISITORS
 
     guest = Guest(explorer.port, 0).open()
-    sessions = scale(30, 1000)
-    before = peak_mb()
+    sessions = scale(30, 300)
+    before = fresh_peak_mb()
     for number in range(sessions):
         guest.session = f"flood{number}"
         assert guest.do("sample")[0] == 200
-    assert MOST_VISITORS < 1000
+    assert MOST_VISITORS < 300
     assert peak_mb() - before < MOST_GROWTH_MB
     tally("sessions", tried=sessions, kept_at_most=MOST_VISITORS, MB_grown=round(peak_mb() - before))
 
@@ -352,7 +352,7 @@ def test_connections_that_say_nothing_keep_nobody_out(poll, scale, tally):
 def test_a_body_without_end_is_cut_off(explorer, poll):
     for door in (explorer, poll):
         with closing(http.client.HTTPConnection("127.0.0.1", door.port, timeout=60)) as connection:
-            before = peak_mb()
+            before = fresh_peak_mb()
             path = "/answer" if door is poll else "/gradio_api/run/predict"
             try:
                 connection.request("POST", path, iter([b"x" * (1 << 20)] * 64), encode_chunked=True)

@@ -24,7 +24,7 @@ from jaxtyping import Int64, UInt8
 from numpy import ndarray
 from PIL import Image
 
-from maxmincaps.errors import InputError
+from maxmincaps.errors import InputError, one_line
 
 MOST_BYTES = 4 << 30  # of pixels in one set: past this we ask for smaller images instead of filling the memory
 MOST_PIXELS = 1 << 26  # of one picture
@@ -62,7 +62,7 @@ def reading(where: str | Path, expected: str) -> Iterator[None]:
     except FileNotFoundError:
         raise InputError(f"{where}: expected {expected}, found no such file") from None
     except UNREADABLE as error:
-        reason = (str(error).splitlines() or [""])[0] or type(error).__name__
+        reason = one_line((str(error).splitlines() or [""])[0]) or type(error).__name__
         raise InputError(f"{where}: expected {expected}, found what cannot be read ({reason})") from None
 
 

@@ -195,8 +195,9 @@ class Run:
         """Take the run up where its checkpoint left it."""
         path = self.record.folder / CHECKPOINT
         tensors, note = load_tensors(path)
-        if note.get("fingerprint") != self.recipe.fingerprint():
-            raise InputError(f"{path}: is of recipe {note.get('fingerprint')!r}, expected {self.recipe.fingerprint()}")
+        theirs, ours = note.get("fingerprint"), self.recipe.fingerprint()
+        if theirs != ours:
+            raise InputError(f"{path}: is of recipe {theirs!r:.40}, expected {ours}")
         load_weights(self.plain_network, _below(tensors, "network."), path, in_place=True)
         restore_optimizer(self.optimizer, _below(tensors, "optimizer."), path)
         if self.averaged:
