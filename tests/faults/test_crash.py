@@ -17,6 +17,9 @@ from tests.faults.power import disk_after
 from tests.faults.scenarios import Caching, Grid, Training, publish_digits, small_digits, small_recipe, write_images
 
 
+KILLED = {"training": "trainings", "grid": "launchers that train", "caching": "fetchers of a dataset"}
+
+
 @pytest.fixture(scope="session")
 def images(tmp_path_factory):
     return write_images(tmp_path_factory.mktemp("images") / "images.npz")
@@ -128,7 +131,7 @@ def test_a_dataset_that_is_fetched_again_is_never_gone(scenarios, tmp_path, scal
     tally("moments", tried=len(places), lost=0)
 
 
-@pytest.mark.parametrize("name", ["training", "grid", "caching"])
+@pytest.mark.parametrize("name", KILLED)
 def test_a_process_may_be_killed_at_any_moment(name, scenarios, tmp_path, scale, tally):
     scenario, dice, hits, runs = scenarios[name], random.Random(name), Counter(), 0
     (tmp_path / "undisturbed").mkdir()
@@ -146,4 +149,5 @@ def test_a_process_may_be_killed_at_any_moment(name, scenarios, tmp_path, scale,
             hits[kill.phase] += 1
             scenario.check(folder)
         undisturbed.goes_on(folder)
-    tally("SIGKILLs", tried=hits.total(), lost=0, **{f"in_{phase}": number for phase, number in hits.items()})
+    phases = {f"in_{phase}": number for phase, number in hits.items()}
+    tally(f"SIGKILLs of {KILLED[name]}", tried=hits.total(), lost=0, **phases)
