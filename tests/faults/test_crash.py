@@ -16,7 +16,6 @@ from tests.faults.injection import DEATH, Fault, Layer, watching
 from tests.faults.power import disk_after
 from tests.faults.scenarios import Caching, Grid, Training, publish_digits, small_digits, small_recipe, write_images
 
-
 KILLED = {"training": "trainings", "grid": "launchers that train", "caching": "fetchers of a dataset"}
 
 
