@@ -9,7 +9,8 @@ from maxmincaps.report.beginning import COLUMNS, Curve, first_steps
 from maxmincaps.report.material import Material, Plate, absent, study_command
 from maxmincaps.report.selection import Shown, complete, mean, means_of_lines, title_of
 from maxmincaps.studies import rates
-from maxmincaps.studies.beginning import DEFAULT, FACTORS, NAMES, factors, label
+from maxmincaps.studies.beginning import DEFAULT, FACTORS, factors, label
+from maxmincaps.studies.study import NAMES
 from maxmincaps.training.record import Record
 
 
@@ -70,7 +71,7 @@ def _rates(material: Material) -> Plate:
                 if (point := mean(runs.of(dataset, rates.label(name, primary, votes)), held_out_points))
             },
         )
-        for name in rates.NAMES
+        for name in NAMES
     ]
     figure = curves.grids(panels, "rate of W × mean coupling", "rate of PrimaryCaps", rates.PRIMARY, rates.VOTES)
     return material.plate("rates", title, words, figure, study_command(runs), runs.rows)

@@ -7,7 +7,7 @@ Runs     mnist-5k, batches of 40, one epoch: 100 steps. Softmax and Max-Min by d
          squash in PrimaryCaps, the paper taken literally; for Max-Min also q and the start value, with W as it is.
 Measure  each step's mean length of parts, sums and classes, quantiles of the couplings, root mean square of each
          layer's gradient (`steps.jsonl` in the record).
-Cost     about a minute a run on one core, half an hour in all.
+Cost     about two minutes a run on one core, an hour in all.
 Command  maxmincaps study run beginning
 """
 
@@ -15,10 +15,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from maxmincaps.recipe import settings_in
-from maxmincaps.studies.study import Budget, Line, Study
+from maxmincaps.studies.study import NAMES, Budget, Line, Study
 
 STEPS = 100
-NAMES = {"softmax": "Softmax", "max-min": "Max-Min"}
 BY_RULE: Mapping[str, tuple[float, float]] = {"softmax": (0.08443, 10.0), "max-min": (0.02024, 2.5136)}
 """W's sigma and rate that the defaults give the paper's MNIST network; four times and a quarter of them are tried."""
 DEFAULT = "default"

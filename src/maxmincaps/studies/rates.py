@@ -12,13 +12,12 @@ Command  maxmincaps study run rates
 
 from itertools import product
 
-from maxmincaps.studies.study import Budget, Line, Study
+from maxmincaps.studies.study import NAMES, Budget, Line, Study
 
 PRIMARY = (0.05, 0.3, 1.0)
 VOTES = (0.3, 1.0, 3.0)
 COUPLINGS = {"softmax": 0.1, "max-min": 0.4}
 """The mean of a child's couplings to ten classes: for Max-Min's, of ordinary logits."""
-NAMES = {"softmax": "Softmax", "max-min": "Max-Min"}
 
 
 def label(normalization: str, primary: float, votes: float) -> str:

@@ -36,6 +36,8 @@ class Line:
 
 SOFTMAX = Line("Softmax", {"normalization": "softmax"})
 MAX_MIN = Line("Max-Min", {"normalization": "max-min"})
+NAMES = {line.settings["normalization"]: line.label for line in (SOFTMAX, MAX_MIN)}
+"""What the paper calls the two that it compares."""
 
 
 @dataclass(frozen=True)
