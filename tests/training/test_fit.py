@@ -7,7 +7,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from maxmincaps import NORMALIZATIONS, CapsNet, Normalization, fit, load_network
+from maxmincaps import NORMALIZATIONS, CapsNet, Normalization, Recipe, fit, load_network
 from maxmincaps.data.images import splits
 from maxmincaps.errors import DivergedError, InputError
 from maxmincaps.training.checkpoint import CHECKPOINT
@@ -29,7 +29,6 @@ def equal_bits(ours, theirs, which="last"):
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
     """A run that was never stopped."""
-    from maxmincaps import Recipe
     from tests.conftest import TINY
 
     return fit(Recipe(**TINY), tmp_path_factory.mktemp("runs") / "whole")
@@ -183,6 +182,15 @@ def test_a_checkpoint_of_another_recipe_is_said(tiny, tmp_path):
     with pytest.raises(InputError, match="is of recipe"):
         fit(tiny(seed=5), tmp_path / "run", resume=True)
     assert checkpoint.exists()
+
+
+def test_a_checkpoint_is_taken_up_by_a_version_whose_defaults_give_recipes_another_fingerprint(
+    tiny, tmp_path, monkeypatch
+):
+    half_a_run(tiny, tmp_path)
+    before = Recipe.fingerprint
+    monkeypatch.setattr(Recipe, "fingerprint", lambda recipe: before(recipe)[::-1])
+    assert fit(tiny(), tmp_path / "run", resume=True).complete
 
 
 @pytest.fixture

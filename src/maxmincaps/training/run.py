@@ -16,7 +16,7 @@ from maxmincaps.data.augment import for_testing, for_training
 from maxmincaps.data.batches import Batch, batch_count, batches
 from maxmincaps.data.images import ImageSet, Splits, fixed_subset
 from maxmincaps.errors import InputError
-from maxmincaps.recipe import Recipe, in_words
+from maxmincaps.recipe import Recipe, in_words, recipe_from
 from maxmincaps.training.checkpoint import (
     CHECKPOINT,
     load_tensors,
@@ -188,16 +188,17 @@ class Run:
             if self.averaged:
                 parts["averaged"] = self.averaged.state_dict()
             tensors = {f"{part}.{name}": tensor for part, named in parts.items() for name, tensor in named.items()}
-            note = {"fingerprint": self.recipe.fingerprint(), "state": asdict(self.state)}
+            note = {"recipe": self.recipe.model_dump(mode="json"), "state": asdict(self.state)}
             save_tensors(self.record.folder / CHECKPOINT, tensors, note)
 
     def load_checkpoint(self) -> None:
         """Take the run up where its checkpoint left it."""
         path = self.record.folder / CHECKPOINT
         tensors, note = load_tensors(path)
-        theirs, ours = note.get("fingerprint"), self.recipe.fingerprint()
+        # Whole recipes are compared: a fingerprint would no longer be the same after a default has changed.
+        theirs, ours = recipe_from(note.get("recipe"), str(path)).fingerprint(), self.recipe.fingerprint()
         if theirs != ours:
-            raise InputError(f"{path}: is of recipe {theirs!r:.40}, expected {ours}")
+            raise InputError(f"{path}: is of recipe {theirs}, expected {ours}")
         load_weights(self.plain_network, _below(tensors, "network."), path, in_place=True)
         restore_optimizer(self.optimizer, _below(tensors, "optimizer."), path)
         if self.averaged:
