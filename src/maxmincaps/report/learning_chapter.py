@@ -56,7 +56,7 @@ def _rates(material: Material) -> Plate:
     runs = material.shown("rates")
     title = "Learning rates of PrimaryCaps and W"
     words = (
-        "Accuracy on held-out training images after one epoch, for the same nine settings of both normalizations. "
+        "Accuracy on held-out training images after one epoch, for the same twelve settings of both normalizations. "
         "W's rate is given times the mean of the couplings that W acts through."
     )
     if not runs.rows:

@@ -2,14 +2,14 @@
 
 Claim    Max-Min learns as fast as Softmax and ends higher: the paper's comparison with little data and little time.
 Runs     MNIST, 10,000 training images, 8 epochs, no augmentation, 3 seeds. The rates of PrimaryCaps and W are those
-         that were best for each in `rates`, on held-out images: for Max-Min the default's, for Softmax the full rate of
-         PrimaryCaps.
+         that were best for each of twelve settings in `rates`, on held-out images: for Softmax the full rate of
+         PrimaryCaps, for Max-Min a W that learns three times as fast as the default's.
 Measure  accuracy on all 10,000 test images after each epoch, mean over the seeds.
 Cost     about 13 minutes a run on one core, 80 in all.
 Command  maxmincaps study run learning
 """
 
-from maxmincaps.studies.study import MAX_MIN, Budget, Line, Study
+from maxmincaps.studies.study import Budget, Line, Study
 
 LEARNING = Study(
     name="learning",
@@ -17,7 +17,10 @@ LEARNING = Study(
     claim="Max-Min learns as fast as Softmax and ends higher, each at its own best setting.",
     about=__doc__,
     datasets=("mnist",),
-    lines=(Line("Softmax", {"normalization": "softmax", "primary_rate": 1.0}), MAX_MIN),
+    lines=(
+        Line("Softmax", {"normalization": "softmax", "primary_rate": 1.0}),
+        Line("Max-Min", {"normalization": "max-min", "primary_rate": 0.3, "vote_rate": 7.5}),
+    ),
     scales={"small": (Budget(epochs=8, seeds=3, train_images=10_000),)},
     notes={"small": "not in the paper; 10,000 of 60,000 training images, 8 epochs"},
 )
