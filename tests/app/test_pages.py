@@ -220,11 +220,8 @@ def test_two_tabs_are_one_person(poll, page, tmp_path):
     assert sum(question.counts for question in found.questions)[2] == 1
 
 
-def test_without_trained_runs_the_pages_say_what_to_run_and_take_the_quickstart_s(tmp_path, monkeypatch, runs):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(InputError, match="maxmincaps quickstart"):
-        trained_runs([], needs="best.safetensors")
+def test_a_page_takes_a_folder_of_runs_and_says_what_to_run_where_there_is_none(tmp_path, runs):
     with pytest.raises(InputError, match="maxmincaps quickstart"):
         trained_runs([tmp_path / "nothing"], needs="best.safetensors")
-    (tmp_path / "quickstart").symlink_to(runs[0].parent)
-    assert [run.name for run in trained_runs([], needs="best.safetensors")] == ["max-min", "softmax"]
+    found = trained_runs([runs[0].parent], needs="best.safetensors")
+    assert [run.name for run in found] == ["max-min", "softmax"]

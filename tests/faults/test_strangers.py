@@ -193,7 +193,7 @@ def read_trace(folder):
 
 COMMANDS = [
     lambda folder: told("runs", folder.parent),
-    lambda folder: told("predict", folder, folder.parent / "some.png"),
+    lambda folder: told("predict", folder.parent / "some.png", "--run", folder),
     lambda folder: told("evaluate", folder),
     lambda folder: told("look", "tuning", folder),
     lambda folder: told("look", "outputs", folder),
@@ -524,9 +524,14 @@ def test_names_of_strangers_are_words_and_nothing_else(tmp_path, monkeypatch, ca
     run = "runs/[a]"
     before = set(tmp_path.parent.iterdir())
     commands = [
-        *(["runs", "runs"], ["verify", run], ["evaluate", run], ["predict", run, "x[y].png"]),
+        *(["runs", "runs"], ["verify", run], ["evaluate", run], ["predict", "x[y].png", "--run", run]),
         *(["look", name, run] for name in ("tuning", "outputs", "misclassified", "evolution", "rows", "vote")),
-        *(["data", "show", dataset], ["data", "show", dataset, "--statistics"], ["export", run, "--to", "hub"]),
+        *(
+            ["data", "show", dataset],
+            ["data", "show", dataset, "--statistics"],
+            ["export", run, "--to", "hub"],
+            ["export", run, "--to", "record"],
+        ),
         *scale([], [["report", "--runs", "runs"], ["export", run, "--to", "torch"]]),
     ]
     for words in commands:

@@ -22,10 +22,10 @@ MODULES = {
 SIZES = "--conv-channels 4 --conv-kernel 3 --types 2 --primary-kernel 3 --decoder 8 --epochs 1 --threads 1"
 TRAIN = f"train --out runs/one --dataset images.npz {SIZES}"
 CORE = [
-    *("evaluate runs/one", "predict runs/one image.png", "runs runs", "verify runs/one"),
+    *("evaluate runs/one", "predict image.png --run runs/one", "runs runs", "verify runs/one"),
     *(f"look {name} runs/one" for name in ("evolution", "rows", "outputs", "tuning", "misclassified", "vote")),
     *("study list", "study show datasets", "study status --out runs", "data list", "data check", "recipe"),
-    *("export runs/one --to hub --out hub", "poll status", "poll close"),
+    *("export runs/one --to hub --out hub", "export runs/one --to record --out small", "poll status", "poll close"),
 ]
 EXPORT = "export runs/one --to torch --out net.pt2"
 """Also of the core, but too slow to be tried every time."""

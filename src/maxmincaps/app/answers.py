@@ -21,12 +21,12 @@ from maxmincaps.data.augment import for_testing
 from maxmincaps.errors import InputError, known
 from maxmincaps.recipe import Recipe
 from maxmincaps.training.checkpoint import load_network
+from maxmincaps.training.predict import Picture
 from maxmincaps.training.record import Record
 
 AS_TRAINED = "as trained"
 FEWEST_SHOWN = 5
 """So many iterations are shown at least, also of a network that was trained with fewer."""
-Picture = Float[Tensor, "channel height width"]  # pixels in 0…1
 Pairs = Float[Tensor, "child parent"]  # a number for each child and parent
 Quantity = Literal["logits", "couplings"]
 

@@ -1,4 +1,4 @@
-"""Which trained runs a page shows: those that were named, or the quickstart's."""
+"""Which trained runs a page shows."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,21 +7,16 @@ from maxmincaps.errors import InputError
 from maxmincaps.training.record import Record, records_under
 
 QUICKSTART = Path("quickstart")
-FIRST = "`maxmincaps quickstart` trains two, which are then found by themselves"
 
 
 def trained_runs(given: Sequence[Path], needs: str) -> list[Path]:
-    """Give the folders of runs that have the file that is needed; a folder of several runs stands for all of them."""
-    found = [record.folder for folder in given or [QUICKSTART] for record in _records(folder)]
-    ready = [folder for folder in found if (folder / needs).is_file()]
-    if not given and not ready:
-        raise InputError(f"there is no trained run in {QUICKSTART}/ yet; {FIRST}; or name the folders of your own runs")
-    if given and not found:
-        raise InputError(f"{given[0]}: there is no record of a run in it; {FIRST}")
-    missing = [folder for folder in found if folder not in ready]
-    if given and missing:
+    """Give the folders of runs, all of which have the file that is needed; a folder of several stands for all."""
+    found = [record.folder for folder in given for record in _records(folder)]
+    if not found:
+        raise InputError(f"{given[0]}: there is no record of a run in it; `maxmincaps quickstart` trains two")
+    if missing := [folder for folder in found if not (folder / needs).is_file()]:
         raise InputError(f"{missing[0]}: has no {needs} yet; train it to its end first (`maxmincaps train --resume`)")
-    return ready
+    return found
 
 
 def _records(folder: Path) -> list[Record]:

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any, Literal
 
+from maxmincaps.data.cache import make_folder
 from maxmincaps.data.catalog import DATASETS
 from maxmincaps.errors import InputError
 from maxmincaps.training.checkpoint import load_network, load_tensors
@@ -11,10 +12,18 @@ from maxmincaps.training.record import Record
 
 def save_for_hub(folder: Path | str, out: Path | str, weights: Literal["best", "last"] = "best") -> Path:
     """Write config.json, model.safetensors and the model card: `CapsNet.from_pretrained(out)` reads them."""
+    load_network(folder, weights).save_pretrained(
+        out := empty_folder(out), model_card_kwargs=card_facts(folder, weights)
+    )
+    return out
+
+
+def empty_folder(out: Path | str) -> Path:
+    """Make a folder, or refuse one in which something would be written over."""
     out = Path(out)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InputError(f"{out}: is not an empty folder; choose another")
-    load_network(folder, weights).save_pretrained(out, model_card_kwargs=card_facts(folder, weights))
+    make_folder(out)
     return out
 
 

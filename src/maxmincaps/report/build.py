@@ -15,6 +15,7 @@ from maxmincaps.analysis import poll as polls
 from maxmincaps.analysis.claims import Evidence, evidence
 from maxmincaps.analysis.compare import Verdict
 from maxmincaps.errors import InputError
+from maxmincaps.report import tables
 from maxmincaps.report.chapters import CHAPTERS, Chapter
 from maxmincaps.report.material import Material, Plate, command_for
 from maxmincaps.report.selection import PAPER_SCALE
@@ -53,6 +54,7 @@ def build(
     material = Material(found.rows, studies, polls.read(poll) if poll else None)
     out.mkdir(parents=True, exist_ok=True)
     claims = evidence(found.rows)
+    tables.claims(claims).save(out / "tables")
     page = _template().render(
         claims=claims,
         verdicts=Counter(claim.verdict for claim in claims),

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
+from maxmincaps.analysis.claims import Evidence
 from maxmincaps.analysis.compare import Interval, interval
 from maxmincaps.analysis.measures import best_points, final_points
 from maxmincaps.analysis.poll import Poll, paper_rows
@@ -59,6 +60,19 @@ def table_1(runs: Shown, own: Sequence[Sequence[Row]] = ()) -> Table:
         rows=tuple(lines),
         notes=_notes(runs, below_paper=runs.below_paper or bool(own)),
         words=("Normalization", "Our budget"),
+    )
+
+
+def claims(found: Sequence[Evidence]) -> Table:
+    """List the claims that the paper makes in words, each beside what our runs say."""
+    return Table(
+        name="claims",
+        caption="The paper's claims, and what our runs say of them.",
+        columns=("Claim", "The paper", "Ours", "Verdict", "Our budget"),
+        rows=tuple(
+            (claim.sentence, claim.paper, claim.ours, str(claim.verdict), claim.budget or NOT_RUN) for claim in found
+        ),
+        words=("The paper", "Ours", "Verdict", "Our budget"),
     )
 
 

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from maxmincaps.capsules.network import CapsNet
 from maxmincaps.errors import InputError, one_line
 from maxmincaps.recipe import NetworkSettings, Recipe
-from maxmincaps.training.claims import Claims, Said, parsed
-from maxmincaps.training.record import Record, write_whole
+from maxmincaps.training.record import TRAINED, Record, write_whole
+from maxmincaps.training.statements import Said, Statements, parsed
 
 CHECKPOINT = "checkpoint.safetensors"
 
@@ -38,7 +38,7 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     try:
         with safe_open(path, framework="pt") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-            return Said(tensors, path), parsed((file.metadata() or {})["note"], Claims, path)
+            return Said(tensors, path), parsed((file.metadata() or {})["note"], Statements, path)
     except InputError:
         raise
     except FileNotFoundError:
@@ -67,8 +67,8 @@ def load_weights(network: nn.Module, weights: dict[str, Tensor], path: Path, *, 
     )
 
 
-def load_network(folder: Path | str, which: Literal["best", "last"] = "best") -> CapsNet:
-    """Give the trained network of a record, ready for inference."""
+def load_network(folder: Path | str = TRAINED, which: Literal["best", "last"] = "best") -> CapsNet:
+    """Give the trained network of a record, ready for inference. Default: the one that comes with the package."""
     record = Record(Path(folder))
     network, path = unfilled_network(record), record.folder / f"{which}.safetensors"
     load_weights(network, load_tensors(path)[0], path)

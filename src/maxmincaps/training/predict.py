@@ -11,10 +11,13 @@ from torch import Tensor
 from maxmincaps.capsules.network import CapsNet
 from maxmincaps.data.augment import for_testing
 from maxmincaps.data.batches import as_float
+from maxmincaps.data.catalog import DATASETS
 from maxmincaps.data.own import read_picture
 from maxmincaps.recipe import Recipe
 from maxmincaps.training.checkpoint import load_network
-from maxmincaps.training.record import Record
+from maxmincaps.training.record import TRAINED, Record
+
+Picture = Float[Tensor, "channel height width"]  # pixels in 0…1
 
 
 @dataclass(frozen=True)
@@ -26,15 +29,21 @@ class Predictor:
     classes: tuple[str, ...]
 
     @classmethod
-    def of(cls, folder: Path | str, weights: Literal["best", "last"] = "best") -> Self:
-        """Load the network of a record."""
+    def of(cls, folder: Path | str = TRAINED, weights: Literal["best", "last"] = "best") -> Self:
+        """Load the network of a record. Default: the one that comes with the package."""
         record = Record(Path(folder))
         return cls(load_network(folder, weights), record.recipe, tuple(record.data["classes"]))
 
-    def lengths_of_file(self, path: Path | str) -> Float[Tensor, "parent"]:
-        """Read an image, bring it to the network's size and colours, and give the length of each class."""
+    def picture(self, path: Path | str) -> Picture:
+        """Read an image file and bring it to the network's size and colours."""
         channels, height, width = self.network.image_shape
-        pixels = torch.tensor(read_picture(Path(path), "L" if channels == 1 else "RGB", height, width))
-        images = for_testing(self.recipe.but(crop=0))(as_float(pixels).unsqueeze(0))
+        return as_float(torch.tensor(read_picture(Path(path), "L" if channels == 1 else "RGB", height, width)))
+
+    def lengths(self, picture: Picture) -> Float[Tensor, "parent"]:
+        """Give the length of each class."""
         with torch.inference_mode():
-            return self.network(images).lengths[0]
+            return self.network(for_testing(self.recipe.but(crop=0))(picture.unsqueeze(0))).lengths[0]
+
+    def may_be_swapped(self, picture: Picture) -> bool:
+        """Tell whether a picture is mostly light, and the network learned from light strokes on a dark ground."""
+        return self.recipe.dataset in DATASETS and len(picture) == 1 and picture.mean().item() > 0.5

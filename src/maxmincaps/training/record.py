@@ -25,7 +25,10 @@ from filelock import FileLock, Timeout
 from maxmincaps.data.cache import make_folder, sync_folder, write_through
 from maxmincaps.errors import InputError
 from maxmincaps.recipe import Recipe
-from maxmincaps.training.claims import Claims, Data, Environment, Epoch, Result, Step, parsed
+from maxmincaps.training.statements import Data, Environment, Epoch, Result, Statements, Step, parsed
+
+TRAINED = Path(__file__).parents[1] / "trained" / "mnist"
+"""The record of the network that comes with the package: Max-Min, trained on MNIST, its weights in half precision."""
 
 
 class InUseError(InputError):
@@ -127,11 +130,11 @@ class Record:
             with _writing(self.folder):
                 lock.release()
 
-    def _lines(self, name: str, kind: type[Claims]) -> list[dict[str, Any]]:
+    def _lines(self, name: str, kind: type[Statements]) -> list[dict[str, Any]]:
         path = self.folder / name
         return [parsed(line, kind, path) for line in self.read(name).splitlines()] if path.exists() else []
 
-    def _said(self, name: str, kind: type[Claims]) -> dict[str, Any]:
+    def _said(self, name: str, kind: type[Statements]) -> dict[str, Any]:
         return parsed(self.read(name), kind, self.folder / name)
 
 

@@ -25,11 +25,11 @@ from maxmincaps.training.checkpoint import (
     restore_optimizer,
     save_tensors,
 )
-from maxmincaps.training.claims import Epoch, checked
 from maxmincaps.training.evaluate import class_lengths
 from maxmincaps.training.prepare import initial_network, optimizer_for
 from maxmincaps.training.processes import Processes
 from maxmincaps.training.record import Record
+from maxmincaps.training.statements import Epoch, checked
 
 
 @dataclass

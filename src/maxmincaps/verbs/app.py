@@ -9,7 +9,9 @@ from maxmincaps.verbs.terminal import console
 
 
 def app(
-    *runs: Annotated[Path, Parameter(help="Folders of trained runs. Default: the quickstart's.")],
+    *runs: Annotated[
+        Path, Parameter(help="Folders of trained runs. Default: the digit network that comes with the package.")
+    ],
     host: Annotated[str, Parameter(help="Where to listen. Elsewhere than on this machine, a token is asked for.")] = (
         "127.0.0.1"
     ),
@@ -18,13 +20,15 @@ def app(
     """Open the explorer: draw a digit, and watch it being routed by two runs or two normalizations, until Ctrl-C."""
     from maxmincaps.app.runs import trained_runs
     from maxmincaps.errors import extra
+    from maxmincaps.training.record import TRAINED
 
-    folders = trained_runs(runs, needs="best.safetensors")
+    folders = trained_runs(runs or [TRAINED], needs="best.safetensors")
     extra("app", "gradio")
     from maxmincaps.app.serve import Door
 
     door = Door.open(host, port)
-    console.print(f"showing {', '.join(map(str, folders))}", soft_wrap=True, highlight=False)
+    shown = ", ".join(map(str, folders)) if runs else "the digit network that comes with the package"
+    console.print(f"showing {shown}", soft_wrap=True, highlight=False)
     from maxmincaps.app.explorer import MOST_BYTES, POLICY, explorer_page
 
     page = explorer_page(folders)

@@ -6,13 +6,13 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from maxmincaps.verbs.runs import Run, Which
-from maxmincaps.verbs.terminal import console
+from maxmincaps.verbs.terminal import console, percent
 
 
 def export(
     run: Run,
     *,
-    to: Literal["onnx", "torch", "hub"] = "onnx",
+    to: Literal["onnx", "torch", "hub", "record"] = "onnx",
     out: Path | None = None,
     couplings: Annotated[bool, Parameter(negative="")] = False,
     weights: Which = "best",
@@ -24,9 +24,10 @@ def export(
     Parameters
     ----------
     to: str
-        onnx, torch (an ExportedProgram), or hub (a folder that `CapsNet.from_pretrained` reads, with a model card).
+        onnx, torch (an ExportedProgram), hub (a folder that `CapsNet.from_pretrained` reads, with a model card), or
+        record (a copy to share: one epoch's weights in half precision, and a card).
     out: Path
-        The file to write; for hub, the folder. Default: the run's name, here.
+        The file to write; for hub and record, the folder. Default: the run's name, here.
     couplings: bool
         Give the couplings of the last iteration too.
     """
@@ -35,6 +36,12 @@ def export(
 
         written = save_for_hub(run, out or Path(f"{run.resolve().name}-hub"), weights)
         console.print(f"wrote {written}: config.json, model.safetensors and README.md ({weights} weights)")
+        return
+    if to == "record":
+        from maxmincaps.export.record import save_small_record
+
+        shared = save_small_record(run, out or Path(f"{run.resolve().name}-small"), weights)
+        console.print(f"wrote {shared.folder}: {percent(shared.accuracy)} of {shared.images} test images right")
         return
     from maxmincaps.export.run import export_run
 

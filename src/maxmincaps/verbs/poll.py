@@ -113,9 +113,9 @@ def _store(runs: Sequence[Path], images: list[int] | None, out: Path) -> "Store"
     if not runs and images is None and out.exists():
         return Store.existing(out)
     from maxmincaps.app.questions import questions_of
-    from maxmincaps.app.runs import trained_runs
+    from maxmincaps.app.runs import QUICKSTART, trained_runs
 
-    chosen = trained_runs(runs, needs="lengths.safetensors")
+    chosen = trained_runs(runs or [QUICKSTART], needs="lengths.safetensors")
     _say(f"the vote of {', '.join(map(str, chosen))}")
     return Store.create(out, questions_of(chosen, images))
 

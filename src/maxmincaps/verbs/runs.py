@@ -19,24 +19,38 @@ def evaluate(run: Run, *, weights: Which = "best") -> None:
     console.print(f"{percent(measured)} of {images} test images ({weights} weights of {run})")
 
 
-def predict(run: Run, images: list[Path], *, weights: Which = "best") -> None:
+def predict(
+    images: list[Path],
+    *,
+    run: Path | None = None,
+    weights: Which = "best",
+    swap: Annotated[bool, Parameter(negative="")] = False,
+) -> None:
     """Classify image files: resized to what the network takes, in grey or colour as it was trained.
 
     Parameters
     ----------
     images: list[Path]
         Image files of any common format.
+    run: Path
+        The folder of a run's record. Default: the digit network that comes with the package.
+    swap: bool
+        Swap light and dark first: for dark strokes on light paper, as our networks know light ones on dark.
     """
     from maxmincaps.training.predict import Predictor
+    from maxmincaps.training.record import TRAINED
 
-    predictor = Predictor.of(run, weights)
+    predictor = Predictor.of(run or TRAINED, weights)
     for path in images:
-        lengths = predictor.lengths_of_file(path)
+        picture = predictor.picture(path)
+        lengths = predictor.lengths(1 - picture if swap else picture)
         winner = predictor.classes[int(lengths.argmax())]
         console.print(styled("\n", (str(path), "bold"), "  is  ", (winner, "bold green")), soft_wrap=True)
         width = max(len(name) for name in predictor.classes)
         for name, length in zip(predictor.classes, lengths.tolist(), strict=True):
             console.print(f"  {name:>{width}}  {length:.2f}  {bar(length)}", highlight=False)
+        if not swap and predictor.may_be_swapped(picture):
+            console.print("  mostly light: if its strokes are dark, add --swap", style="yellow", highlight=False)
 
 
 def runs(folder: Path = Path("runs"), *, sql: str | None = None) -> None:

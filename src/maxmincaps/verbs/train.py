@@ -109,11 +109,11 @@ def quickstart(*, out: Path = Path("quickstart"), epochs: int = 5, batch_size: i
         f"""
 Look at {page}: couplings, lengths, tuning curves and errors of both networks.
 Next, if you like:
-  {command} app {out}/max-min                   draw a digit and watch it being routed
-  {command} predict {out}/max-min FILE.png      classify an image of your own
-  {command} train --dataset mnist                    all 60,000 digits
-  {command} train --dataset path/to/folder           your own images, one subfolder per class
-  {command} study list                               the paper's tables and figures""",
+  {command} app {out}/max-min                     draw a digit and watch it being routed
+  {command} predict FILE.png --run {out}/max-min  classify an image of your own
+  {command} train --dataset mnist                      all 60,000 digits
+  {command} train --dataset path/to/folder             your own images, one subfolder per class
+  {command} study list                                 the paper's tables and figures""",
         highlight=False,
         soft_wrap=True,
     )

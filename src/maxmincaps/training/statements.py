@@ -1,4 +1,4 @@
-"""What the files of a record claim. They may come from a stranger: what others rely on has its type, or is refused."""
+"""What the files of a record state. They may come from a stranger: what others rely on has its type, or is refused."""
 
 import json
 from pathlib import Path
@@ -10,13 +10,13 @@ from maxmincaps.errors import InputError
 from maxmincaps.recipe import in_words
 
 
-class Claims(BaseModel):
+class Statements(BaseModel):
     """Names with their types. Other names may stand there too, and none has to: it is missed when it is asked for."""
 
     model_config = ConfigDict(extra="allow", strict=True, allow_inf_nan=False)
 
 
-class Data(Claims):
+class Data(Statements):
     """data.json."""
 
     name: str = ""
@@ -31,7 +31,7 @@ class Data(Claims):
     vote_sigma: float = 0
 
 
-class Result(Claims):
+class Result(Statements):
     """result.json."""
 
     best_test_accuracy: float = Field(0, ge=0, le=1)
@@ -47,7 +47,7 @@ class Result(Claims):
     seconds: NonNegativeFloat = 0
 
 
-class Epoch(Claims):
+class Epoch(Statements):
     """A line of history.jsonl."""
 
     epoch: PositiveInt = 1
@@ -60,7 +60,7 @@ class Epoch(Claims):
     seconds: NonNegativeFloat = 0
 
 
-class Step(Claims):
+class Step(Statements):
     """A line of steps.jsonl."""
 
     loss: float = 0
@@ -73,7 +73,7 @@ class Step(Claims):
     gradients: dict[str, NonNegativeFloat] = {}
 
 
-class Environment(Claims):
+class Environment(Statements):
     """environment.json."""
 
     started_at: str = ""
@@ -96,7 +96,7 @@ class Said(dict[str, Any]):
         raise InputError(f"{self.path}: expected {name!r}, found nothing of that name")
 
 
-def parsed(text: str, kind: type[Claims], path: Path) -> Said:
+def parsed(text: str, kind: type[Statements], path: Path) -> Said:
     """Read a JSON table that claims what `kind` knows."""
     try:
         value = json.loads(text)
@@ -105,7 +105,7 @@ def parsed(text: str, kind: type[Claims], path: Path) -> Said:
     return checked(value, kind, path)
 
 
-def checked(value: Any, kind: type[Claims], path: Path) -> Said:
+def checked(value: Any, kind: type[Statements], path: Path) -> Said:
     """Give a table that claims what `kind` knows, or say what in it is wrong."""
     if not isinstance(value, dict):
         raise InputError(f"{path}: expected a table, found {type(value).__name__}")

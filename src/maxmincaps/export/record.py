@@ -1,0 +1,37 @@
+"""A run's record, small enough to share: the weights of one epoch in half precision, and a card."""
+
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from maxmincaps.export.card import card_facts, empty_folder
+from maxmincaps.training.checkpoint import load_network, load_tensors, save_tensors
+from maxmincaps.training.record import Record
+from maxmincaps.training.verify import measured_again
+
+TOLD = ("recipe.json", "data.json", "environment.json", "history.jsonl", "result.json")
+USE = """from maxmincaps import load_network
+
+network = load_network("this folder")"""
+
+
+class Shared(NamedTuple):
+    """A record that was written, and what its network gets right."""
+
+    folder: Path
+    accuracy: float
+    images: int
+
+
+def save_small_record(folder: Path | str, out: Path | str, weights: Literal["best", "last"] = "best") -> Shared:
+    """Write a record that `predict`, `app` and `load_network` take as any other, and measure it on the test set."""
+    record, facts = Record(Path(folder)), card_facts(folder, weights)
+    small = Record(empty_folder(out))
+    for name in TOLD:
+        small.write(name, record.read(name))
+    tensors, note = load_tensors(record.folder / f"{weights}.safetensors")
+    half = {name: tensor.half() for name, tensor in tensors.items()}
+    save_tensors(small.folder / f"{weights}.safetensors", half, note)
+    accuracy, images = measured_again(small.folder, weights)
+    facts |= {"use": USE, "half": True, "accuracy": f"{accuracy:.2%} of {images:,} test images"}
+    small.write("README.md", str(load_network(small.folder, weights).generate_model_card(**facts)))
+    return Shared(small.folder, accuracy, images)
