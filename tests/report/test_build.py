@@ -13,7 +13,7 @@ from maxmincaps.verbs.report import report
 NUMBERED = ["1-mnist-5k", "2", "2-all", "4", "5", "6", "7", "8", "9", "a1", "a2", "a3"]
 FIGURES = [*(f"figure-{name}" for name in NUMBERED), "confusion", "bounds", "choices", "training-curves"]
 FIGURES += ["first-steps-1", "rates", "options", "learning"]
-TABLES = ["table-1", "table-2", "table-3", "table-4", "learning-by-epoch", "first-try", "all-runs"]
+TABLES = ["claims", "table-1", "table-2", "table-3", "table-4", "learning-by-epoch", "first-try", "all-runs"]
 
 
 class Tags(HTMLParser):
@@ -110,7 +110,7 @@ def test_without_any_run_the_page_says_how_to_make_them(tmp_path):
     assert "99.55 ± 0.02" in text
 
 
-def test_two_runs_of_ones_own_show_what_they_can(own_runs, tmp_path):
+def test_two_runs_of_ones_own_with_a_seed_in_the_billions_show_what_they_can(own_runs, tmp_path):
     page = build(own_runs, tmp_path / "report")
     text = page.read_text()
     shown = set(re.findall(r'id="plate-([^"]+)"', text))

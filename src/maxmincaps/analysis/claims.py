@@ -9,12 +9,10 @@ from maxmincaps.analysis import judges, measures
 from maxmincaps.analysis.compare import Interval, Verdict
 from maxmincaps.analysis.judges import MAX_MIN, SOFTMAX, Finding
 from maxmincaps.studies import STUDIES
-from maxmincaps.studies.records import best_scale, budget_in_words, study_rows
+from maxmincaps.studies.records import best_scale, budget_in_words, seeds_among, study_rows
 from maxmincaps.studies.study import DATASETS, SHORT, Study
 
 Row = dict[str, Any]
-MOST_SEEDS = 100
-"""Seeds from here on are taken for somebody's own, not for further runs of a study."""
 
 
 @dataclass(frozen=True)
@@ -57,8 +55,7 @@ def evidence(rows: Sequence[Row], scale: str | None = None) -> list[Evidence]:
 def _runs_of(study: Study, rows: Sequence[Row], scale: str | None) -> tuple[str | None, list[Row]]:
     """Choose a scale of a study and give its runs, with all seeds there are: there may be more than the scale has."""
     chosen = best_scale(study, rows) if scale is None else scale if scale in study.scale_names() else None
-    seeds = 1 + max((row["seed"] for row in rows if row["seed"] < MOST_SEEDS), default=0)
-    return chosen, study_rows(study, chosen, rows, seeds) if chosen else []
+    return chosen, study_rows(study, chosen, rows, seeds_among(rows)) if chosen else []
 
 
 def _evidence(claim: Claim, scale: str | None, rows: Sequence[Row]) -> Evidence:

@@ -140,9 +140,10 @@ def accuracy(material: Material) -> list[Plate]:
     """Table 1, figures 7 and 8, and accuracy by epoch."""
     runs = material.shown("datasets")
     words = "Softmax and Max-Min on each dataset, the paper's numbers beside ours."
+    beside = material.of_no_study
     own = [
-        siblings(material.rows, row)
-        for dataset, pair in twins(material.rows).items()
+        siblings(beside, row)
+        for dataset, pair in twins(beside).items()
         if dataset not in runs.scales
         for row in pair.values()
     ]

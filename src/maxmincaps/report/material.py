@@ -7,10 +7,10 @@ from functools import cached_property
 from matplotlib.figure import Figure
 
 from maxmincaps.analysis.poll import Poll
-from maxmincaps.report.selection import NOT_PAPER, Shown, budgets, paper_fingerprints, shown, title_of, twins
+from maxmincaps.report.selection import NOT_PAPER, PAPER_SCALE, Shown, budgets, planned, shown, title_of, twins
 from maxmincaps.report.style import footnote
 from maxmincaps.report.table import Table
-from maxmincaps.studies.records import Row
+from maxmincaps.studies.records import Row, seeds_among
 from maxmincaps.studies.study import Study
 
 IN_THE_PAPER = ("mnist", "cifar10")
@@ -58,8 +58,14 @@ class Material:
         return {name: found[name] for name in chosen}
 
     @cached_property
+    def of_no_study(self) -> list[Row]:
+        """Give the runs that somebody made beside the studies."""
+        known = planned(self.studies.values(), seeds_among(self.rows))
+        return [row for row in self.rows if row["fingerprint"] not in known]
+
+    @cached_property
     def _paper_runs(self) -> set[str]:
-        return paper_fingerprints(self.studies.values(), 1 + max((row["seed"] for row in self.rows), default=0))
+        return planned(self.studies.values(), seeds_among(self.rows), PAPER_SCALE)
 
     def below_paper(self, rows: Iterable[Row]) -> bool:
         """Tell whether any run has another budget than the paper's."""

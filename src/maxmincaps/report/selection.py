@@ -8,7 +8,7 @@ from typing import Any
 
 from maxmincaps.analysis.compare import Interval, interval
 from maxmincaps.recipe import MachineSettings, Recipe
-from maxmincaps.studies.records import Row, budget_in_words, is_smaller, study_rows
+from maxmincaps.studies.records import Row, budget_in_words, is_smaller, seeds_among, study_rows
 from maxmincaps.studies.study import SHORT, Study
 
 PAPER_SCALE = "paper"
@@ -45,11 +45,9 @@ class Shown:
 
 def shown(study: Study, rows: Sequence[Row]) -> Shown:
     """Choose, for each dataset, the largest scale that is whole, else the one of which most has been run."""
-    seeds = 1 + max((row["seed"] for row in rows), default=0)
     chosen: dict[str, tuple[float, str, list[Row]]] = {}
     for scale in study.scale_names():
-        # Nobody is kept from running more seeds than a scale has, so all that were run are looked for.
-        found = study_rows(study, scale, rows, seeds)
+        found = study_rows(study, scale, rows, seeds_among(rows))
         planned = [entry.recipe.dataset for entry in study.entries(scale)]
         for dataset in dict.fromkeys(planned):
             own = [row for row in found if row["dataset"] == dataset]
@@ -140,7 +138,7 @@ def _nearness(group: Mapping[str, Row]) -> tuple[Any, ...]:
     return len(group), as_paper, not is_smaller(row), row["epochs"] * (row["trained_on"] or 0), -row["seed"]
 
 
-def paper_fingerprints(studies: Iterable[Study], seeds: int) -> set[str]:
-    """Name every run that any study has at the paper's budget."""
-    grids = (study.grid(PAPER_SCALE, seeds) for study in studies if PAPER_SCALE in study.scale_names())
+def planned(studies: Iterable[Study], seeds: int, only: str | None = None) -> set[str]:
+    """Name every run that any study has, at any scale or at one alone."""
+    grids = (study.grid(scale, seeds) for study in studies for scale in study.scale_names() if scale == (only or scale))
     return {recipe.fingerprint() for grid in grids for recipe in grid}

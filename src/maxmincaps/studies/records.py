@@ -15,6 +15,8 @@ from maxmincaps.training.record import Record, records_under
 Row = dict[str, Any]
 DIVERGED = "diverged.json"
 """Says in a record that its loss became infinite or not a number: the run is over, and has no result."""
+MOST_SEEDS = 100
+"""Seeds from here on are taken for somebody's own, not for further runs of a study."""
 
 _RESULT = (
     "best_test_accuracy",
@@ -119,6 +121,11 @@ def history_table(folder: Path | str) -> list[Row]:
         except InputError:
             continue  # `read` says what is wrong with it
     return rows
+
+
+def seeds_among(rows: Iterable[Row]) -> int:
+    """Tell how many seeds of a study to look for: nobody is kept from running more of them than a scale has."""
+    return 1 + max((row["seed"] for row in rows if row["seed"] < MOST_SEEDS), default=0)
 
 
 def study_rows(study: Study, scale: str, rows: Iterable[Row], seeds: int | None = None) -> list[Row]:
