@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from cyclopts import App, CycloptsError, Group
+from cyclopts import App, CycloptsError, Group, Parameter
 from rich.text import Text
 
 from maxmincaps.errors import DivergedError, InputError, one_line
@@ -34,6 +34,7 @@ app = App(
     help="Capsule networks with Max-Min normalization: train them, look inside, reproduce the paper.",
     version_flags=["--version"],
     error_formatter=_said,
+    default_parameter=Parameter(json_list=False),  # a file may be called "[1].png"
 )
 use, inside, paper, data = (
     Group.create_ordered(title) for title in ("Train and use", "Look inside", "Reproduce the paper", "Data and speed")
