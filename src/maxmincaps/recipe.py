@@ -185,8 +185,9 @@ class TrainingSettings(Settings):
     primary_rate: float | None = Field(None, gt=0)
     """PrimaryCaps' learning rate as a multiple of the learning rate. Default: by the same rule."""
 
-    average: float = Field(0.0, ge=0, lt=1)
-    """Judge and keep a moving average of the weights; each step keeps this share of it. 0: the weights themselves."""
+    average: float = Field(0.999, ge=0, lt=1)
+    """Judge and keep a moving average of the weights; each step keeps this share of it, less in the first thousands. 0:
+    the weights themselves."""
 
     non_finite: Literal["stop", "skip"] = "stop"
     """What a loss or gradient that is not finite does: stop the run, or skip that step and count it."""

@@ -82,6 +82,16 @@ def times_of_results(folder):
     return {path: path.stat().st_mtime_ns for path in folder.glob("*/result.json")}
 
 
+def test_a_name_that_a_run_had_before_a_default_changed_keeps_nobody_from_training(tmp_path):
+    recipe = grid()[0]
+    taken = tmp_path / run_name(recipe)
+    taken.mkdir()
+    (taken / "recipe.json").write_text(recipe.but(average=0.5).to_json())
+    work = plan([recipe], tmp_path)
+    assert list(work.folders.values()) == [tmp_path / f"{run_name(recipe)}-2"]
+    assert work.missing
+
+
 def test_what_is_done_is_not_done_again(serial):
     before, listener = times_of_results(serial), Listener()
     outcomes = launch(grid(), serial, observer=listener)

@@ -107,8 +107,9 @@ def test_the_first_steps_are_described_and_the_watching_changes_nothing(whole, t
 
 def test_the_average_is_that_of_the_steps(tiny, tmp_path):
     """With a share so small that the rule for the first steps never applies, a step makes nearly all of it."""
-    plain = fit(tiny(epochs=1, train_images=50), tmp_path / "one step")
-    averaged = fit(tiny(epochs=1, train_images=50, average=0.05), tmp_path / "averaged")
+    step = tiny(epochs=1, train_images=50, warmup=0)
+    plain = fit(step.but(average=0.0), tmp_path / "one step")
+    averaged = fit(step.but(average=0.05), tmp_path / "averaged")
     start = initial_network(tiny(), splits(tiny()).train).state_dict()
     for name, after in weights_of(plain).items():
         torch.testing.assert_close(weights_of(averaged)[name], start[name].lerp(after, 0.95))

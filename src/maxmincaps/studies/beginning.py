@@ -65,7 +65,7 @@ BEGINNING = Study(
             for value, settings in values.items()
         ),
     ),
-    settings={"batch_size": 4_000 // STEPS, "watch": STEPS},
+    settings={"batch_size": 4_000 // STEPS, "watch": STEPS, "average": 0.0},
     scales={"small": (Budget(epochs=1),)},
     notes={"small": "not in the paper; 4,000 digits, one epoch of 100 steps"},
 )

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from itertools import chain, count
 from pathlib import Path
 
 from maxmincaps.errors import InputError
@@ -71,8 +72,14 @@ def plan(recipes: Iterable[Recipe], folder: Path | str, weights: Mapping[str, fl
     """Find each recipe's record below the folder, whatever its name there; new ones are called after their recipe."""
     present = _present(Path(folder))
     named = {run_name(recipe): recipe for recipe in unique(recipes)}
-    folders = {name: present.get(recipe.fingerprint(), Path(folder) / name) for name, recipe in named.items()}
+    folders = {name: present.get(recipe.fingerprint()) or _free(Path(folder) / name) for name, recipe in named.items()}
     return Plan(named, folders, weights or {})
+
+
+def _free(folder: Path) -> Path:
+    """Number a folder whose name is taken, by a run that was called so before a default changed."""
+    numbered = (folder.with_name(f"{folder.name}-{number}") for number in count(2))
+    return next(path for path in chain([folder], numbered) if not Record(path).exists)
 
 
 def launch(

@@ -21,8 +21,8 @@ OPTIONS = Study(
     lines=(
         Line("plain", PLAIN),
         Line("cosine", {**PLAIN, "schedule": "cosine"}),
-        Line("average 0.98", {**PLAIN, "average": 0.98}),
-        Line("cosine and average", {**PLAIN, "schedule": "cosine", "average": 0.98}),
+        Line("average", {**PLAIN, "average": 0.999}),
+        Line("cosine and average", {**PLAIN, "schedule": "cosine", "average": 0.999}),
         Line("no warm-up", {**PLAIN, "warmup": 0}),
         Line("shifts of 2 pixels", {**PLAIN, "shift": 2}),
         Line("batch 256, twice the rate", {**PLAIN, "batch_size": 256, "learning_rate": 0.002}),

@@ -38,7 +38,7 @@ RATES = Study(
         )
         for primary, votes, name in product(PRIMARY, VOTES, NAMES)
     ),
-    settings={"warmup": 50},
+    settings={"warmup": 50, "average": 0.0},
     scales={"small": (Budget(epochs=1, train_images=10_000, changes={"validation": 5_000}),)},
     notes={"small": "not in the paper; 10,000 training images, one epoch, judged by 5,000 held-out training images"},
 )
