@@ -12,7 +12,13 @@ EXAMPLES = ROOT / "examples"
 
 @pytest.mark.parametrize(
     ("name", "said"),
-    [("train", "epoch 2"), ("own_normalization", "sigmoid"), ("layers", "step 60"), ("scikit_learn", "softmax: ")],
+    [
+        ("look_inside", "iteration 3"),
+        ("train", "epoch 2"),
+        ("own_normalization", "sigmoid"),
+        ("layers", "step 60"),
+        ("scikit_learn", "softmax: "),
+    ],
 )
 def test_an_example_runs(name, said, capsys):
     before = dict(NORMALIZATIONS)

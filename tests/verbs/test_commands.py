@@ -8,7 +8,7 @@ import pytest
 import torch
 from PIL import Image
 
-from maxmincaps import fit
+from maxmincaps import fit, load
 from maxmincaps.cli import main
 from maxmincaps.recipe import NAMED, Recipe
 from tests.conftest import TINY
@@ -102,10 +102,45 @@ def test_the_default_recipe_is_what_no_setting_means():
 
 def test_predict_draws_the_lengths_of_all_classes(command, run, tmp_path):
     Image.new("RGB", (90, 60), "white").save(tmp_path / "white.png")
-    code, shown = command("predict", run, tmp_path / "white.png")
+    code, shown = command("predict", tmp_path / "white.png", "--run", run)
     assert code == 0
     assert "white.png is" in shown
     assert all(f" {digit} 0." in shown for digit in range(10))
+
+
+@pytest.fixture
+def seven(tmp_path, monkeypatch):
+    """A digit as MNIST has it, light on dark, in a file of the folder where we are."""
+    monkeypatch.chdir(tmp_path)
+    digits = load("mnist-5k", "test")
+    digit = digits.images[int((digits.labels == 7).nonzero()[0])]
+    Image.fromarray(digit[0].numpy()).resize((140, 140)).save(tmp_path / "seven.png")
+    return tmp_path / "seven.png"
+
+
+def test_predict_knows_digits_without_any_training(command, seven):
+    code, shown = command("predict", seven)
+    assert code == 0
+    assert "seven.png is 7" in shown
+    assert "--swap" not in shown
+
+
+def test_a_file_name_in_brackets_is_a_file_name(command, seven):
+    names = [seven.with_name(name) for name in ("[1].png", "[a, b].png")]
+    for name in names:
+        name.write_bytes(seven.read_bytes())
+    code, shown = command("predict", *(name.name for name in names))
+    assert code == 0
+    assert all(f"{name.name} is 7" in shown for name in names)
+
+
+def test_predict_asks_whether_dark_strokes_on_light_paper_should_be_swapped(command, seven):
+    Image.eval(Image.open(seven), lambda light: 255 - light).save(seven)
+    _, shown = command("predict", seven)
+    assert "mostly light: if its strokes are dark, add --swap" in shown
+    _, shown = command("predict", seven, "--swap")
+    assert "seven.png is 7" in shown
+    assert "mostly light" not in shown
 
 
 def not_an_image(folder):
@@ -150,10 +185,10 @@ def test_an_unknown_setting_in_a_recipe_lists_the_right_ones(command, tmp_path):
 
 
 def test_what_is_not_an_image_is_said(command, run, tmp_path):
-    code, shown = command("predict", run, not_an_image(tmp_path))
+    code, shown = command("predict", not_an_image(tmp_path))
     assert code == 2
     assert "not.png: expected an image" in shown
-    code, shown = command("predict", run, tmp_path / "nowhere.png")
+    code, shown = command("predict", tmp_path / "nowhere.png")
     assert code == 2
     assert "nowhere.png" in shown
 

@@ -1,0 +1,60 @@
+"""Records to share: small, enough for every command that uses a network; and the one that comes with the package."""
+
+import pytest
+import torch
+
+from maxmincaps import InputError, Record, load, load_network
+from maxmincaps.data.augment import for_testing
+from maxmincaps.training.evaluate import accuracy, class_lengths
+from maxmincaps.training.record import TRAINED
+
+MOST_BYTES = 17_000_000
+
+
+def test_a_record_to_share_is_half_as_large_and_answers_nearly_as_before(run, tmp_path, command):
+    small = tmp_path / "small"
+    code, shown = command("export", run, "--to", "record", "--out", small)
+    assert code == 0
+    assert "of 1000 test images right" in shown
+    images = torch.rand(2, 1, 28, 28)
+    with torch.no_grad():
+        before, after = (load_network(folder)(images).lengths for folder in (run, small))
+    assert torch.allclose(before, after, atol=0.01)
+    assert not torch.equal(before, after)
+    weights = "best.safetensors"
+    assert (small / weights).stat().st_size < 0.51 * (run / weights).stat().st_size
+    assert Record(small).recipe == Record(run).recipe
+    assert "half precision" in (small / "README.md").read_text()
+    assert command("evaluate", small)[0] == 0
+
+
+def test_what_lies_in_the_way_is_not_written_over(run, tmp_path, command):
+    (tmp_path / "mine.txt").write_text("mine")
+    code, shown = command("export", run, "--to", "record", "--out", tmp_path)
+    assert code == 2
+    assert "is not an empty folder" in shown
+
+
+def test_an_unfinished_run_is_not_shared(tmp_path, run):
+    from maxmincaps.export.record import save_small_record
+
+    (tmp_path / "run").mkdir()
+    for name in ("recipe.json", "data.json", "environment.json"):
+        (tmp_path / "run" / name).write_bytes((run / name).read_bytes())
+    with pytest.raises(InputError, match="unfinished"):
+        save_small_record(tmp_path / "run", tmp_path / "small")
+    assert not (tmp_path / "small").exists()
+
+
+def test_the_network_that_comes_with_the_package_is_small_and_its_card_says_what_its_record_says():
+    record, card = Record(TRAINED), (TRAINED / "README.md").read_text()
+    assert sum(path.stat().st_size for path in TRAINED.iterdir()) <= MOST_BYTES
+    assert record.recipe.dataset == "mnist"
+    assert f"best weights of epoch {record.result['best_epoch']} of {record.result['epochs']}" in card
+    assert record.recipe.to_json().strip() in card
+
+
+def test_the_network_that_comes_with_the_package_knows_digits():
+    digits = load("mnist-5k", "test")
+    found = class_lengths(load_network(), digits, for_testing(Record(TRAINED).recipe))
+    assert accuracy(found, digits.labels) > 0.99
