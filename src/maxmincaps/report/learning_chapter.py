@@ -96,9 +96,10 @@ def _beginning(material: Material) -> list[Plate]:
         "default, dashed the other values. Gradients are root mean squares over a layer's weights."
     )
     title = "The first hundred steps"
-    if not runs.rows:
+    found = [(factor, _first_steps(runs, factor)) for factor in FACTORS]
+    columns = [(factor, drawn) for factor, drawn in found if any(not curve.default for curve in drawn)]
+    if not columns:
         return [absent("first-steps", title, words, runs.study)]
-    columns = [(factor, curves_) for factor in FACTORS if len(curves_ := _first_steps(runs, factor)) > 1]
     halves = [columns[at : at + COLUMNS] for at in range(0, len(columns), COLUMNS)]
     return [
         material.plate(f"first-steps-{number}", title, words, first_steps(half), study_command(runs), runs.rows)
