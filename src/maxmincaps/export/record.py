@@ -25,11 +25,11 @@ class Shared(NamedTuple):
 def save_small_record(folder: Path | str, out: Path | str, weights: Literal["best", "last"] = "best") -> Shared:
     """Write a record that `predict`, `app` and `load_network` take as any other, and measure it on the test set."""
     record, facts = Record(Path(folder)), card_facts(folder, weights)
+    tensors, note = load_tensors(record.folder / f"{weights}.safetensors")
+    half = {name: tensor.half() for name, tensor in tensors.items()}
     small = Record(empty_folder(out))
     for name in TOLD:
         small.write(name, record.read(name))
-    tensors, note = load_tensors(record.folder / f"{weights}.safetensors")
-    half = {name: tensor.half() for name, tensor in tensors.items()}
     save_tensors(small.folder / f"{weights}.safetensors", half, note)
     accuracy, images = measured_again(small.folder, weights)
     facts |= {"use": USE, "half": True, "accuracy": f"{accuracy:.2%} of {images:,} test images"}
