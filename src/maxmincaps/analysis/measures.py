@@ -33,7 +33,12 @@ def gap_points(row: Row) -> float:
 
 def accuracies_by_epoch(row: Row) -> list[float]:
     """Give the accuracy after each epoch in percent, on the images that the best one is chosen by."""
-    return [100 * line[f"{row['best_chosen_by']}_accuracy"] for line in Record(Path(row["folder"])).history]
+    return percent_by_epoch(row, f"{row['best_chosen_by']}_accuracy")
+
+
+def percent_by_epoch(row: Row, name: str) -> list[float]:
+    """Give a share that a run's history tells after each epoch, in percent."""
+    return [100 * line[name] for line in Record(Path(row["folder"])).history]
 
 
 def held_out_points(row: Row) -> float:

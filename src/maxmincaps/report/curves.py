@@ -171,9 +171,11 @@ def grids(
 
 
 @styled
-def by_epoch(panels: Sequence[tuple[str, Mapping[str, Sequence[Sequence[float]]]]]) -> Figure:
-    """Draw test accuracy by epoch: each run thin, their mean thick, one panel a dataset and budget."""
-    figure, grid = _grid([title for title, _ in panels], "test accuracy (%)", "epoch")
+def by_epoch(
+    panels: Sequence[tuple[str, Mapping[str, Sequence[Sequence[float]]]]], measure: str = "test accuracy (%)"
+) -> Figure:
+    """Draw titled panels of a measure by epoch: each run thin, their mean thick."""
+    figure, grid = _grid([title for title, _ in panels], measure, "epoch")
     for axes, (_, runs) in zip(grid.flat, panels, strict=False):
         for name, histories in runs.items():
             _training_lines(axes, name, histories)

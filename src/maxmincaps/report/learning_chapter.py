@@ -3,15 +3,22 @@
 from itertools import product
 from pathlib import Path
 
-from maxmincaps.analysis.measures import accuracies_by_epoch, held_out_points
+from maxmincaps.analysis.measures import held_out_points, percent_by_epoch
 from maxmincaps.report import curves, tables
 from maxmincaps.report.beginning import COLUMNS, Curve, first_steps
 from maxmincaps.report.material import Material, Plate, absent, study_command
-from maxmincaps.report.selection import Shown, complete, mean, means_of_lines, title_of
+from maxmincaps.report.selection import Shown, complete, mean, means_of_lines
 from maxmincaps.studies import rates
 from maxmincaps.studies.beginning import DEFAULT, FACTORS, factors, label
 from maxmincaps.studies.study import NAMES
 from maxmincaps.training.record import Record
+
+LEARNING_TOLD = {
+    "test_accuracy": "test accuracy",
+    "running_train_accuracy": "training accuracy",
+    "dead_children": "children without a pose",
+}
+"""What the learning curves show, by its name in a run's history."""
 
 
 def learning(material: Material) -> list[Plate]:
@@ -35,20 +42,21 @@ def _learning_curves(material: Material) -> list[Plate]:
     runs = material.shown("learning")
     title = "Side by side, epoch by epoch"
     words = (
-        "Accuracy on all test images after each epoch. Thin lines are runs with different seeds, thick ones their mean."
+        "After each epoch: accuracy on all test images, accuracy in training, and children that ReLU left without a "
+        "pose. Thin lines are runs with different seeds, thick ones their mean."
     )
     if not runs.rows:
         return [absent("learning", title, words, runs.study)]
     dataset = runs.rows[0]["dataset"]
-    histories = {
-        name: [accuracies_by_epoch(row) for row in found]
-        for name, line in NAMES.items()
-        if (found := complete(runs.of(dataset, line)))
+    found = {name: rows for name, line in NAMES.items() if (rows := complete(runs.of(dataset, line)))}
+    told = {
+        measure: {name: [percent_by_epoch(row, measure) for row in rows] for name, rows in found.items()}
+        for measure in LEARNING_TOLD
     }
-    figure = curves.by_epoch([(title_of(dataset), histories)])
+    figure = curves.by_epoch([(title, told[measure]) for measure, title in LEARNING_TOLD.items()], measure="%")
     return [
         material.plate("learning", title, words, figure, study_command(runs), runs.rows),
-        material.table(title, "The same in numbers.", tables.by_epoch(histories), runs),
+        material.table(title, "The same in numbers.", tables.by_epoch(told["test_accuracy"]), runs),
     ]
 
 
