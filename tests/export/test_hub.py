@@ -74,6 +74,15 @@ def test_a_normalization_is_saved_by_name_or_not_at_all(tmp_path, monkeypatch):
     assert same_answers(network, CapsNet.from_pretrained(tmp_path / "named"))
 
 
+def test_a_network_loaded_with_a_normalization_of_one_s_own_is_not_saved_as_another(tmp_path):
+    CapsNet(**SMALL).save_pretrained(tmp_path)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    network = CapsNet.from_pretrained(tmp_path, normalization=lambda logits: logits**3)
+    with pytest.raises(InputError, match="put yours into NORMALIZATIONS"):
+        network.save_pretrained(tmp_path)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
 def test_a_card_is_not_written_for_an_unfinished_run_nor_over_something(run, tmp_path, command):
     (tmp_path / "mine").write_text("mine")
     code, printed = command("export", run, "--to", "hub", "--out", tmp_path)

@@ -30,15 +30,18 @@ class OnHub(PyTorchModelHubMixin, library_name="maxmincaps", license="mit", tags
     A folder of one's own needs no network connection.
     """
 
+    _cannot_be_saved = ""
+
     def has_no_config(self, why: str) -> None:
         """Refuse to be saved, as config.json could not say what this network is."""
         self._hub_mixin_config = None
         self._cannot_be_saved = why
 
-    def _save_pretrained(self, save_directory: Path) -> None:
-        if self._hub_mixin_config is None:
+    def save_pretrained(self, save_directory: str | Path, **settings: Any) -> str | None:
+        """Write config.json, weights and model card into a folder; one that cannot be written so is left as it is."""
+        if self._cannot_be_saved:  # said here, as the mixin first removes the config.json of the folder
             raise InputError(f"{save_directory}: {self._cannot_be_saved}")
-        super()._save_pretrained(save_directory)
+        return super().save_pretrained(save_directory, **settings)
 
     @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path: str | Path, **settings: Any) -> Self:
