@@ -11,6 +11,7 @@ from PIL import Image
 
 from maxmincaps import InputError
 from maxmincaps.app import pictures
+from maxmincaps.data.own import read_picture
 
 MNIST, COLOUR = (1, 28, 28), (3, 24, 24)
 
@@ -48,6 +49,17 @@ def test_a_picture_of_any_kind_comes_to_the_network_s_size_and_colours(mode, sha
     taken = pictures.uploaded(encoded(Image.new(mode, (50, 31), 1)), shape)
     assert tuple(taken.image.shape) == shape
     assert 0 <= taken.image.min() <= taken.image.max() <= 1
+
+
+@pytest.mark.parametrize("mode", ["L", "LA", "P", "RGB", "RGBA", "I;16"])
+def test_an_upload_has_the_pixels_that_are_read_from_the_same_file(tmp_path, mode):
+    noise = np.random.default_rng(0).integers(0, 256, (31, 50, 4), dtype=np.uint8)
+    deep = Image.fromarray(noise[..., 0].astype(np.uint16) * 257)
+    picture = deep if mode == "I;16" else Image.fromarray(noise).convert(mode)
+    picture.save(tmp_path / "some.png")
+    for shape, colours in ((MNIST, "L"), (COLOUR, "RGB")):
+        read = read_picture(tmp_path / "some.png", colours, *shape[1:])
+        assert np.array_equal(pictures.uploaded(url((tmp_path / "some.png").read_bytes()), shape).image * 255, read)
 
 
 def test_swapping_turns_dark_on_light_into_light_on_dark():

@@ -100,6 +100,20 @@ def test_every_mode_of_picture_becomes_grey_or_colour(tmp_path, mode):
         assert torch.equal(images.images.float().mean((1, 2, 3)), 255.0 * images.labels)
 
 
+@pytest.mark.parametrize("mode", ["RGBA", "LA", "P"])
+@pytest.mark.parametrize("grey", [True, False])
+def test_what_is_transparent_is_seen_on_white(tmp_path, mode, grey):
+    strokes = Image.new("LA", (12, 9), (0, 0))
+    strokes.paste((0, 255), (3, 2, 6, 7))
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        for number in range(2):
+            strokes.convert("RGBA").convert(mode).save(tmp_path / name / f"{number}.png")
+    expected = torch.full((9, 12), 255, dtype=torch.uint8)
+    expected[2:7, 3:6] = 0
+    assert (load(tmp_path, grey=grey).images == expected).all()
+
+
 def test_the_first_image_decides_size_and_colour_unless_told(tmp_path):
     folder = write_folder(tmp_path / "own", 4, size=(20, 10))
     Image.new("L", (50, 60), 9).save(folder / "red" / "00.png")

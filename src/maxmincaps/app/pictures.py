@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from PIL import Image, ImageOps
+from PIL import Image
 
 from maxmincaps.app.answers import Picture
-from maxmincaps.data.own import PICTURES
+from maxmincaps.data.own import PICTURES, as_pixels
 from maxmincaps.errors import InputError
 
 MOST_BYTES = 8 << 20
@@ -46,16 +46,9 @@ def uploaded(url: str, shape: tuple[int, int, int], swap: bool = False) -> Taken
     """Take a picture of any common format and bring it to the network's size and colours."""
     channels, height, width = shape
     picture, note = _opened(_content(url))
-    mode = "L" if channels == 1 else "RGB"
-    flat = ImageOps.exif_transpose(picture)
-    if flat.mode in ("RGBA", "LA", "PA") or "transparency" in flat.info:
-        flat = Image.alpha_composite(Image.new("RGBA", flat.size, "white"), flat.convert("RGBA"))
-    elif flat.mode.startswith("I"):
-        deep = np.asarray(flat).astype(np.float64)
-        flat = Image.fromarray((deep / (257 if deep.max() > 255 else 1)).clip(0, 255).astype(np.uint8))
-    small = flat.convert(mode).resize((width, height), Image.Resampling.BILINEAR)
-    pixels = np.asarray(small, np.float32).reshape(height, width, channels).transpose(2, 0, 1) / 255
-    image = torch.from_numpy(1 - pixels if swap else pixels.copy())
+    seen = as_pixels(picture, "L" if channels == 1 else "RGB", height, width)
+    pixels = np.ascontiguousarray(seen, np.float32) / 255
+    image = torch.from_numpy(1 - pixels if swap else pixels)
     return Taken(image, f"your picture at {width}×{height}{note}")
 
 

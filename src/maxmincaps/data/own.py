@@ -161,12 +161,25 @@ def read_picture(path: Path, mode: str, height: int, width: int) -> UInt8[ndarra
     with opened_picture(path, KINDS) as picture:
         if picture.format == "JPEG":
             picture.draft(mode, (2 * width, 2 * height))  # decode at a size near the one we need: many times faster
-        if picture.mode.startswith("I"):
-            deep = np.asarray(picture).astype(np.float64)
-            picture = Image.fromarray((deep / (257 if deep.max() > 255 else 1)).clip(0, 255).astype(np.uint8))
-        flat = ImageOps.exif_transpose(picture).convert(mode)
-        sized = flat if flat.size == (width, height) else flat.resize((width, height), Image.Resampling.BILINEAR)
-        return np.asarray(sized).reshape(height, width, len(mode)).transpose(2, 0, 1)
+        return as_pixels(picture, mode, height, width)
+
+
+def as_pixels(picture: Image.Image, mode: str, height: int, width: int) -> UInt8[ndarray, "channel height width"]:
+    """Give what is seen of a picture in `mode` ("L" or "RGB"), at that size."""
+    flat = flattened(picture).convert(mode)
+    sized = flat if flat.size == (width, height) else flat.resize((width, height), Image.Resampling.BILINEAR)
+    return np.asarray(sized).reshape(height, width, len(mode)).transpose(2, 0, 1)
+
+
+def flattened(picture: Image.Image) -> Image.Image:
+    """Give a picture upright, with 8 bits a channel, and on white where it is transparent."""
+    upright = ImageOps.exif_transpose(picture)
+    if upright.mode.startswith("I"):
+        deep = np.asarray(upright).astype(np.float64)
+        return Image.fromarray((deep / (257 if deep.max() > 255 else 1)).clip(0, 255).astype(np.uint8))
+    if upright.mode in ("RGBA", "LA", "PA") or "transparency" in upright.info:
+        return Image.alpha_composite(Image.new("RGBA", upright.size, "white"), upright.convert("RGBA"))
+    return upright
 
 
 # Arrays
