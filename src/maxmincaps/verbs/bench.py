@@ -6,6 +6,7 @@ from pathlib import Path
 from rich.progress import Progress
 
 from maxmincaps.benchmark.compare import RATIOS, cases_of, compare
+from maxmincaps.errors import InputError
 from maxmincaps.verbs.terminal import console, table
 
 
@@ -23,6 +24,9 @@ def bench(*, rounds: int = 3, threads: int = 2, quick: bool = False, out: Path |
     out: Path
         Write all timings and a profile of a step to this .json file, and a plot beside it.
     """
+    for name, count in (("rounds", rounds), ("threads", threads)):
+        if count < 1:
+            raise InputError(f"--{name}: expected at least 1, found {count}")
     ratios = RATIOS[:1] if quick else RATIOS
     with Progress(console=console, transient=True) as progress:
         task = progress.add_task("timing", total=rounds * len(cases_of(ratios)))

@@ -11,7 +11,6 @@ from maxmincaps.recipe import (
     DataSettings,
     MachineSettings,
     NetworkSettings,
-    Recipe,
     TrainingSettings,
     recipe_from,
     settings_in,
@@ -92,10 +91,11 @@ def quickstart(*, out: Path = Path("quickstart"), epochs: int = 5, batch_size: i
     """
     from maxmincaps.report.build import build  # first, as it needs an extra, which is said before anything is trained
 
+    recipe = recipe_from({"epochs": epochs, "batch_size": batch_size, "seed": seed}, "quickstart")
     console.print("The paper's network, 8,215,568 parameters, on 4,000 digits; tested on 1,000 others\n", style="bold")
     records = [
         fit(
-            Recipe(normalization=normalization, epochs=epochs, batch_size=batch_size, seed=seed),
+            recipe.but(normalization=normalization),
             out / normalization,
             resume=True,
             observer=ProgressBar(normalization),
