@@ -221,6 +221,19 @@ def test_a_step_that_is_not_finite_can_be_skipped_and_is_counted(exploding, tiny
     assert all(tensor.isfinite().all() for tensor in weights_of(record).values())
 
 
+def test_of_a_watched_run_the_steps_that_were_skipped_are_left_out(exploding, tiny, tmp_path):
+    record = fit(tiny(normalization=exploding, non_finite="skip", watch=6), tmp_path / "run")
+    assert record.result["skipped_steps"] == 1
+    assert len(record.steps) == 5
+    assert all(math.isfinite(step["loss"]) for step in record.steps)
+
+
+def test_a_watched_run_that_diverges_keeps_the_steps_before(exploding, tiny, tmp_path):
+    with pytest.raises(DivergedError, match="step 2 "):  # not 3: watching routes too
+        fit(tiny(normalization=exploding, watch=6), tmp_path / "run")
+    assert len(Record(tmp_path / "run").steps) == 1
+
+
 def test_validation_images_decide_what_is_best_and_the_test_set_only_reports(tiny, tmp_path):
     record = fit(tiny(validation=60), tmp_path / "run")
     assert record.result["best_chosen_by"] == "validation"

@@ -92,9 +92,9 @@ def _step(run: Run, batch: Batch, wish: StopWish) -> float:
     # The mean over the processes is then the mean over the whole batch, even where they share it unevenly.
     run.processes.backward(losses.total * (here * run.processes.world_size / tally.seen))
 
-    if state.step < recipe.watch:
-        state.watched.append(describe(run.plain_network, batch.images, loss=tally.loss / tally.seen))
     if math.isfinite(tally.loss) and _gradients_are_finite(run):
+        if state.step < recipe.watch:
+            state.watched.append(describe(run.plain_network, batch.images, loss=tally.loss / tally.seen))
         run.optimizer.step()
         if run.averaged:
             average_into(run.averaged, run.plain_network, recipe.average, state.step)
@@ -103,6 +103,7 @@ def _step(run: Run, batch: Batch, wish: StopWish) -> float:
         state.skipped_steps += 1
     else:
         run.save_weights("last")
+        run.write_watched()
         raise DivergedError(
             f"the loss or its gradient is not finite at epoch {state.epoch + 1}, step {state.step + 1} "
             f"(loss {tally.loss / tally.seen}); the last good weights are in {run.record.folder / 'last.safetensors'}"

@@ -117,8 +117,7 @@ def conclude(run: Run) -> None:
 def _write_history(run: Run) -> None:
     """Write what each epoch came to, and the first steps if they are described."""
     run.record.write("history.jsonl", run.state.history)
-    if run.state.watched:
-        run.record.write("steps.jsonl", run.state.watched)
+    run.write_watched()
 
 
 def _best_test_accuracy(run: Run) -> float:

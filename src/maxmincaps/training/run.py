@@ -227,6 +227,11 @@ class Run:
             path = self.record.folder / f"{name}.safetensors"
             save_tensors(path, self.judged_network.state_dict(), {"epoch": self.state.epoch})
 
+    def write_watched(self) -> None:
+        """Write what the first steps found into the record, if they are watched."""
+        if self.state.watched and self.processes.is_global_zero:
+            self.record.write("steps.jsonl", self.state.watched)
+
 
 def _below(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
     return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
