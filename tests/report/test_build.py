@@ -6,6 +6,10 @@ import pytest
 
 from maxmincaps.errors import InputError
 from maxmincaps.report.build import build
+from maxmincaps.report.chapters import inside
+from maxmincaps.report.material import Material
+from maxmincaps.report.selection import twins
+from maxmincaps.studies import STUDIES
 from maxmincaps.studies.records import row_of
 from maxmincaps.training.record import Record
 from maxmincaps.verbs.report import report
@@ -118,6 +122,21 @@ def test_two_runs_of_ones_own_with_a_seed_in_the_billions_show_what_they_can(own
     assert "<b>.npz" not in text
     assert "shapes &amp; &lt;b&gt;, own recipe" in text
     assert not Tags(text).open
+
+
+@pytest.mark.parametrize("second", ["mnist", "elsewhere/mnist-5k.npz", "all.npz", "数字.npz"])
+def test_two_datasets_have_names_of_their_own_though_their_files_be_called_alike(rows, second):
+    pair = list(twins(rows)["mnist-5k"].values())
+    names = Material([*pair, *({**row, "dataset": second} for row in pair)], STUDIES).names
+    assert len(set(names.values())) == len(names) == 2
+    assert all(re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", name) and name != "all" for name in names.values())
+
+
+def test_a_second_dataset_has_figures_of_its_own_and_the_first_has_the_papers_number(rows):
+    pair = list(twins(rows)["mnist-5k"].values())
+    both = Material([*pair, *({**row, "dataset": "mnist"} for row in pair)], STUDIES)
+    names = [plate.name for plate in inside(both)]
+    assert names == ["figure-2", "figure-2-all", "figure-2-mnist-5k", "figure-2-mnist-5k-all", "figure-4"]
 
 
 def test_a_broken_record_costs_its_own_line_and_nothing_else(own_runs, tmp_path):

@@ -19,7 +19,6 @@ from maxmincaps.report.selection import (
     Shown,
     mean,
     means_of_lines,
-    name_in_files,
     siblings,
     title_of,
     title_with_mark,
@@ -43,8 +42,10 @@ class Chapter:
 
 def network(material: Material) -> list[Plate]:
     """Figure 1, for each network that the figures look into, or the paper's own where there is none."""
-    rows = [next(iter(pair.values())) for pair in material.twins.values()]
-    told = [(f"figure-1-{name_in_files(row['dataset'])}", title_of(row["dataset"]), _network_of(row)) for row in rows]
+    told = [
+        (f"figure-1-{material.names[dataset]}", title_of(dataset), _network_of(next(iter(pair.values()))))
+        for dataset, pair in material.twins.items()
+    ]
     drawn = told or [("figure-1", "MNIST, the paper's sizes", network_for(Recipe(), (1, 28, 28), 10))]
     return [
         Plate(
@@ -86,6 +87,9 @@ def inside(material: Material) -> list[Plate]:
 
 def _evolution(material: Material, dataset: str, pair: dict[str, Row]) -> list[Plate]:
     number = 3 if dataset == "cifar10" else 2
+    # One dataset has the paper's number alone, so that pages can count on it; a second one has its name beside it.
+    first = next(name for name in material.twins if (name == "cifar10") == (dataset == "cifar10"))
+    stem = f"figure-{number}" if dataset == first else f"figure-{number}-{material.names[dataset]}"
     histograms = {name: traces.evolution(row["folder"]) for name, row in pair.items()}
     rows, command = list(pair.values()), _look("evolution", {dataset: pair})
     caption = (
@@ -98,7 +102,7 @@ def _evolution(material: Material, dataset: str, pair: dict[str, Row]) -> list[P
     }
     return [
         material.plate(
-            f"figure-{number}{ending}",
+            stem + ending,
             f"Figure {number}, {title_of(dataset)}" + (", all classes" if ending else ""),
             caption + words,
             routing_figures.evolution(histograms, column),

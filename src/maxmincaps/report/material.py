@@ -7,7 +7,17 @@ from functools import cached_property
 from matplotlib.figure import Figure
 
 from maxmincaps.analysis.poll import Poll
-from maxmincaps.report.selection import NOT_PAPER, PAPER_SCALE, Shown, budgets, planned, shown, title_of, twins
+from maxmincaps.report.selection import (
+    NOT_PAPER,
+    PAPER_SCALE,
+    Shown,
+    budgets,
+    name_in_files,
+    planned,
+    shown,
+    title_of,
+    twins,
+)
 from maxmincaps.report.style import footnote
 from maxmincaps.report.table import Table
 from maxmincaps.studies.records import Row, seeds_among
@@ -56,6 +66,16 @@ class Material:
         # A stand-in for MNIST is better than nothing, but is never mixed up with it: each panel bears its name.
         chosen = wanted if len(wanted) == 2 else [*wanted, *others][:2]
         return {name: found[name] for name in chosen}
+
+    @cached_property
+    def names(self) -> dict[str, str]:
+        """Give each dataset of these networks a name for files that is its own, though two files be called alike."""
+        names: dict[str, str] = {}
+        for number, dataset in enumerate(self.twins, 1):
+            name = name_in_files(dataset)
+            taken = ("", "all", *names.values())  # figure-2-all is the first dataset's
+            names[dataset] = f"{name}-{number}".strip("-") if name in taken else name
+        return names
 
     @cached_property
     def of_no_study(self) -> list[Row]:
