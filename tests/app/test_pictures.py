@@ -2,16 +2,21 @@
 
 import base64
 import io
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from maxmincaps import InputError
+from maxmincaps import InputError, fit
 from maxmincaps.app import pictures
+from maxmincaps.app.answers import models_of
 from maxmincaps.data.own import read_picture
+from maxmincaps.training.predict import Predictor, size_before_crop
+from maxmincaps.training.record import Record
 
 MNIST, COLOUR = (1, 28, 28), (3, 24, 24)
 
@@ -60,6 +65,20 @@ def test_an_upload_has_the_pixels_that_are_read_from_the_same_file(tmp_path, mod
     for shape, colours in ((MNIST, "L"), (COLOUR, "RGB")):
         read = read_picture(tmp_path / "some.png", colours, *shape[1:])
         assert np.array_equal(pictures.uploaded(url((tmp_path / "some.png").read_bytes()), shape).image * 255, read)
+
+
+def test_the_explorer_shows_a_cropped_network_the_window_that_predict_shows_it(tiny, tmp_path):
+    from maxmincaps.app.explorer import _Explorer
+
+    run = fit(tiny(crop=24, epochs=1), tmp_path / "run").folder
+    noise = np.random.default_rng(0).integers(0, 256, (31, 50), dtype=np.uint8)
+    Image.fromarray(noise).save(tmp_path / "some.png")
+    page = _Explorer(models_of([run]), None, size_before_crop(Record(run)))
+    page._routed = lambda image, note, _: (image, note)
+    sent = SimpleNamespace(_data={"picture": url((tmp_path / "some.png").read_bytes())})
+    image, note = page.upload(sent)
+    assert torch.equal(image, Predictor.of(run).picture(tmp_path / "some.png"))
+    assert note == "your picture at 28×28, seen through its central 24×24"
 
 
 def test_swapping_turns_dark_on_light_into_light_on_dark():

@@ -22,6 +22,8 @@ from maxmincaps.app.poll import asset
 from maxmincaps.app.samples import Samples
 from maxmincaps.app.theme import theme
 from maxmincaps.errors import InputError
+from maxmincaps.training.predict import central, size_before_crop
+from maxmincaps.training.record import Record
 
 POLICY = (
     "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval' blob:; style-src 'self' 'unsafe-inline'; "
@@ -54,7 +56,7 @@ class View:
 
 def explorer_page(folders: Sequence[Path]) -> FastAPI:
     """Make the app that shows trained runs."""
-    page = _Explorer(answers.models_of(folders), Samples.of(folders[0]))
+    page = _Explorer(answers.models_of(folders), Samples.of(folders[0]), size_before_crop(Record(folders[0])))
     app = FastAPI(openapi_url=None)
     for path in ("/gradio_api/upload", "/gradio_api/file={path:path}"):
         # Pictures come inside questions and leave inside pages: no file is taken or given.
@@ -84,10 +86,11 @@ def _no_files(_: Request) -> PlainTextResponse:
 class _Explorer:
     """The page's parts, and what happens when one of them is moved."""
 
-    def __init__(self, models: Sequence[Model], samples: Samples | None) -> None:
+    def __init__(self, models: Sequence[Model], samples: Samples | None, size: tuple[int, int]) -> None:
         self.models = {model.name: model for model in models}
         self.first = models[0]
         self.samples = samples
+        self.shape = (self.first.network.image_shape[0], *size)  # of a test image, before its window is cut
         self.iterations = max(model.shown_iterations for model in models)
         self.numbers = max(model.recipe.class_pose for model in models)
         self.turn = threading.Lock()  # torch uses all cores for one image: many visitors take turns
@@ -274,10 +277,15 @@ class _Explorer:
         self, take: Callable[[tuple[int, int, int]], pictures.Taken | None], networks: Sequence[Any]
     ) -> list[Any]:
         try:
-            taken = take(self.first.network.image_shape)
+            taken = take(self.shape)
         except InputError as error:
             return self._nothing(f"This cannot be shown: {error}.")
-        return self._nothing("") if taken is None else self._routed(taken.image, taken.note, networks)
+        if taken is None:
+            return self._nothing("")
+        image = central(taken.image, self.first.recipe)  # a test image is cut already, and stays as it is
+        height, width = image.shape[1:]
+        cut = f", seen through its central {width}×{height}" if image.shape != taken.image.shape else ""
+        return self._routed(image, taken.note + cut, networks)
 
     def _nothing(self, words: str) -> list[Any]:
         said = f'<p class="trouble" role="alert">{escape(words)}</p>' if words else ""

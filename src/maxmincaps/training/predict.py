@@ -12,7 +12,9 @@ from maxmincaps.capsules.network import CapsNet
 from maxmincaps.data.augment import for_testing
 from maxmincaps.data.batches import as_float
 from maxmincaps.data.catalog import DATASETS
+from maxmincaps.data.formats import MOST_PIXELS
 from maxmincaps.data.own import read_picture
+from maxmincaps.errors import InputError
 from maxmincaps.recipe import Recipe
 from maxmincaps.training.checkpoint import load_network
 from maxmincaps.training.record import TRAINED, Record
@@ -27,17 +29,20 @@ class Predictor:
     network: CapsNet
     recipe: Recipe
     classes: tuple[str, ...]
+    size_before_crop: tuple[int, int]
 
     @classmethod
     def of(cls, folder: Path | str = TRAINED, weights: Literal["best", "last"] = "best") -> Self:
         """Load the network of a record. Default: the one that comes with the package."""
         record = Record(Path(folder))
-        return cls(load_network(folder, weights), record.recipe, tuple(record.data["classes"]))
+        network, classes = load_network(folder, weights), tuple(record.data["classes"])
+        return cls(network, record.recipe, classes, size_before_crop(record))
 
     def picture(self, path: Path | str) -> Picture:
-        """Read an image file and bring it to the network's size and colours."""
-        channels, height, width = self.network.image_shape
-        return as_float(torch.tensor(read_picture(Path(path), "L" if channels == 1 else "RGB", height, width)))
+        """Read an image file as the network was tested: at its dataset's size and colours, then the central window."""
+        mode = "L" if self.network.image_shape[0] == 1 else "RGB"
+        whole = as_float(torch.tensor(read_picture(Path(path), mode, *self.size_before_crop)))
+        return central(whole, self.recipe)
 
     def lengths(self, picture: Picture) -> Float[Tensor, "parent"]:
         """Give the length of each class."""
@@ -47,3 +52,24 @@ class Predictor:
     def may_be_swapped(self, picture: Picture) -> bool:
         """Tell whether a picture is mostly light, and the network learned from light strokes on a dark ground."""
         return self.recipe.dataset in DATASETS and len(picture) == 1 and picture.mean().item() > 0.5
+
+
+def central(picture: Picture, recipe: Recipe) -> Picture:
+    """Cut from a picture what a network sees of its test images; it is whitened later, where it is classified."""
+    return for_testing(recipe.but(whiten=False))(picture.unsqueeze(0))[0]
+
+
+def size_before_crop(record: Record) -> tuple[int, int]:
+    """Give (height, width) of a network's test images, before the window that it sees was cut from them."""
+    recipe, data = record.recipe, record.data
+    if "size_before_crop" in data:
+        height, width = data["size_before_crop"]
+    elif recipe.image_size is not None:  # from here on: records from before the size was kept
+        height = width = recipe.image_size
+    elif recipe.dataset in DATASETS:
+        _, height, width = DATASETS[recipe.dataset].shape
+    else:
+        _, height, width = data["image_shape"]  # own images, whose size is not known: the whole picture is the window
+    if height * width > MOST_PIXELS:
+        raise InputError(f"{record.folder}: expected images of at most {MOST_PIXELS:,} pixels, found {height}×{width}")
+    return height, width

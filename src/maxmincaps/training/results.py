@@ -34,6 +34,7 @@ def begin_record(run: Run, environment: dict[str, Any]) -> None:
             "regenerated": train.regenerated,
             "classes": list(train.classes),
             "image_shape": list(run.plain_network.image_shape),
+            "size_before_crop": [train.height, train.width],
             "train_images": len(train),
             "validation_images": len(run.splits.validation or []),
             "test_images": len(run.splits.test),

@@ -23,6 +23,7 @@ class Data(Statements):
     regenerated: bool = False
     classes: list[str] = Field([], min_length=1)
     image_shape: list[PositiveInt] = Field([], min_length=3, max_length=3)
+    size_before_crop: list[PositiveInt] = Field([], min_length=2, max_length=2)
     train_images: NonNegativeInt = 0
     validation_images: NonNegativeInt = 0
     test_images: NonNegativeInt = 0

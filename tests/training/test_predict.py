@@ -1,0 +1,52 @@
+"""An image file is classified as the test images were."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from maxmincaps import fit, load_network
+from maxmincaps.data.augment import for_testing
+from maxmincaps.data.images import load
+from maxmincaps.training.evaluate import class_lengths
+from maxmincaps.training.predict import Predictor
+
+
+@pytest.fixture
+def own(tmp_path):
+    """Images of 30×26 in colour, of two classes."""
+    pixels = np.random.default_rng(0).integers(0, 256, (60, 30, 26, 3), dtype=np.uint8)
+    np.savez(tmp_path / "own.npz", images=pixels, labels=np.arange(60) % 2)
+    return str(tmp_path / "own.npz")
+
+
+def predicted(folder, image):
+    """Classify an image by way of a file."""
+    Image.fromarray(image.permute(1, 2, 0).squeeze(-1).numpy()).save(folder / "image.png")
+    predictor = Predictor.of(folder)
+    return predictor.lengths(predictor.picture(folder / "image.png"))
+
+
+def said_in_testing(record, image_set):
+    """Give what the network said of an image in testing."""
+    return class_lengths(load_network(record.folder), image_set.take(slice(0, 1)), for_testing(record.recipe))[0]
+
+
+@pytest.mark.parametrize("changes", [{}, {"whiten": True}, {"image_size": 40, "crop": 33}])
+def test_a_file_is_seen_through_the_window_that_the_network_was_tested_through(tiny, tmp_path, changes):
+    record = fit(tiny(**{"crop": 24, "epochs": 1, **changes}), tmp_path / "run")
+    images = load("mnist-5k", "test", image_size=record.recipe.image_size)
+    torch.testing.assert_close(predicted(record.folder, images.images[0]), said_in_testing(record, images))
+    old = shutil.copytree(record.folder, tmp_path / "old")
+    told = {name: value for name, value in record.data.items() if name != "size_before_crop"}
+    (old / "data.json").write_text(json.dumps(told))
+    torch.testing.assert_close(predicted(old, images.images[0]), said_in_testing(record, images))
+
+
+def test_the_record_knows_the_size_of_own_images_before_the_crop(tiny, tmp_path, own):
+    record = fit(tiny(dataset=own, crop=20, train_images=None, epochs=1), tmp_path / "run")
+    images = load(own, "test")
+    torch.testing.assert_close(predicted(record.folder, images.images[0]), said_in_testing(record, images))
