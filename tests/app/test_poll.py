@@ -95,12 +95,11 @@ def test_a_file_that_is_no_poll_is_left_alone_and_named(tmp_path):
         connection.execute("CREATE TABLE mine (x)")
     connection.close()
     for path in (text, strange):
-        before = path.read_bytes()
+        before = path.read_bytes(), sorted(tmp_path.iterdir())
         for use in (polls.read, Store.existing, lambda path: Store.create(path, asked(1))):
             with pytest.raises(InputError, match=path.name):
                 use(path)
-        if path is text:
-            assert path.read_bytes() == before
+        assert (path.read_bytes(), sorted(tmp_path.iterdir())) == before
     with pytest.raises(InputError, match="there is no such poll"):
         polls.read(tmp_path / "nowhere.sqlite")
 

@@ -51,27 +51,19 @@ class Store:
         self._path = path
         with _explained(path):
             self._connection = sqlite3.connect(path, timeout=30, check_same_thread=False, isolation_level=None)
-            self._connection.execute("PRAGMA trusted_schema = OFF")
-            self._connection.execute("PRAGMA journal_mode = WAL")
-            # FULL: a commit returns when the answer is on the disk, also when the power fails in the next instant.
-            self._connection.execute("PRAGMA synchronous = FULL")
-            self._connection.execute("PRAGMA foreign_keys = ON")
 
     @classmethod
     def create(cls, path: Path, asked: Asked) -> Self:
         """Make the file, whole or not at all; one that asks the same already is continued."""
         with _explained(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-        store = cls(path)
-        with store._transaction() as connection:
-            if connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]:
-                check_form(connection, path)
-            else:
-                _write(connection, asked)
-        store._load()
-        if store._identity() != _identity_of(asked):
-            store.shut()
-            raise InputError(f"{path}: expected a poll of the same images and networks; choose another --out")
+        with cls._opened(path) as store:
+            with store._transaction() as connection:
+                if _is_empty(connection):
+                    _write(connection, asked)
+            store._load()
+            if store._identity() != _identity_of(asked):
+                raise InputError(f"{path}: expected a poll of the same images and networks; choose another --out")
         return store
 
     @classmethod
@@ -81,9 +73,31 @@ class Store:
             raise InputError(f"{path}: there is no such poll; `maxmincaps poll open RUN RUN RUN` makes one")
         with opened(path):
             pass  # a file that is no poll is left as it is
-        store = cls(path)
-        store._load()
+        with cls._opened(path) as store:
+            store._load()
         return store
+
+    @classmethod
+    @contextmanager
+    def _opened(cls, path: Path) -> Iterator[Self]:
+        """Open the file, and let go of it if something is wrong with it."""
+        store = cls(path)
+        try:
+            with _explained(path):
+                store._set_up()
+            yield store
+        except BaseException:
+            store.shut()
+            raise
+
+    def _set_up(self) -> None:
+        self._connection.execute("PRAGMA trusted_schema = OFF")
+        if not _is_empty(self._connection):
+            check_form(self._connection, self._path)  # first, as the next line changes the file
+        self._connection.execute("PRAGMA journal_mode = WAL")
+        # FULL: a commit returns when the answer is on the disk, also when the power fails in the next instant.
+        self._connection.execute("PRAGMA synchronous = FULL")
+        self._connection.execute("PRAGMA foreign_keys = ON")
 
     def _load(self) -> None:
         notes = dict(self._rows("SELECT name, value FROM poll"))
@@ -179,6 +193,10 @@ def _explained(path: Path) -> Iterator[None]:
         yield
     except (sqlite3.Error, OSError, UnicodeError) as error:
         raise InputError(f"{path}: cannot be used as a poll: {one_line(error)}") from error
+
+
+def _is_empty(connection: sqlite3.Connection) -> bool:
+    return connection.execute("SELECT count(*) FROM sqlite_schema").fetchone() == (0,)
 
 
 def _write(connection: sqlite3.Connection, asked: Asked) -> None:
