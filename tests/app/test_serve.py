@@ -56,10 +56,23 @@ def test_elsewhere_a_page_asks_for_the_token_that_its_address_has():
         assert stranger.ask("GET", "/")[0] == 401
         assert stranger.ask("GET", "/?token=")[0] == 401
         assert stranger.ask("GET", f"/?token={door.token[:-1]}")[0] == 401
-        assert Visitor(door.port, "maxmincaps_token=guess").ask("GET", "/")[0] == 401
         assert guest.ask("GET", f"/?token={door.token}")[0] == 303
         assert guest.ask("GET", "/") == (200, b"0 bytes")
+        assert Visitor(door.port, f"{guest.cookie[:-1]}!").ask("GET", "/")[0] == 401
         assert stranger.ask("POST", "/", b"x")[0] == 401
+
+
+def test_two_pages_of_one_machine_do_not_lock_each_other_out():
+    """A browser sends its cookies to every port of a machine, and keeps one of each name."""
+    with serving(counting, host="0.0.0.0") as one, serving(counting, host="0.0.0.0") as other:
+        kept = {}
+        for door in (one, other):
+            guest = Visitor(door.port)
+            assert guest.ask("GET", f"/?token={door.token}")[0] == 303
+            name, _, value = guest.cookie.partition("=")
+            kept[name] = value
+        browser = "; ".join(f"{name}={value}" for name, value in kept.items())
+        assert [Visitor(door.port, browser).ask("GET", "/")[0] for door in (one, other)] == [200, 200]
 
 
 def test_more_than_the_limit_is_refused_also_when_its_length_is_not_stated(door):

@@ -1,5 +1,6 @@
 """A page's door: where it listens, whom it lets in, how much it takes, and what it lets a page load."""
 
+import hashlib
 import ipaddress
 import secrets
 import socket
@@ -13,7 +14,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from maxmincaps.errors import InputError, extra
 
-TOKEN_COOKIE = "maxmincaps_token"
 HEADERS = {
     "x-content-type-options": "nosniff",
     "referrer-policy": "no-referrer",
@@ -100,6 +100,8 @@ class Guard:
 
     def __init__(self, app: ASGIApp, token: str | None, *, policy: str, most_bytes: int) -> None:
         self._app, self._token, self._most_bytes = app, token, most_bytes
+        # Cookies are shared among the ports of a machine, and a machine may serve several pages.
+        self._cookie = f"maxmincaps_token_{hashlib.sha256((token or '').encode()).hexdigest()[:8]}"
         self._headers = {**HEADERS, "content-security-policy": policy}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -125,7 +127,7 @@ class Guard:
         return None
 
     def _entrance(self, scope: Scope, headers: dict[str, str]) -> PlainTextResponse | RedirectResponse | None:
-        if self._token is None or self._is_token(_cookie(headers, TOKEN_COOKIE)):
+        if self._token is None or self._is_token(_cookie(headers, self._cookie)):
             return None
         given = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
         if not self._is_token(given):
@@ -133,7 +135,7 @@ class Guard:
                 "This page needs the whole address that the terminal printed, token included.", 401
             )
         welcome = RedirectResponse(scope["path"] if scope["path"][:2] != "//" else "/", 303)
-        welcome.set_cookie(TOKEN_COOKIE, given, httponly=True, samesite="strict", max_age=30 * 24 * 3600)
+        welcome.set_cookie(self._cookie, given, httponly=True, samesite="strict", max_age=30 * 24 * 3600)
         return welcome
 
     def _is_token(self, given: str) -> bool:
