@@ -8,7 +8,7 @@ import pytest
 import torch
 from PIL import Image
 
-from maxmincaps import fit, load_network
+from maxmincaps import InputError, fit, load_network
 from maxmincaps.data.augment import for_testing
 from maxmincaps.data.images import load
 from maxmincaps.training.evaluate import class_lengths
@@ -50,3 +50,11 @@ def test_the_record_knows_the_size_of_own_images_before_the_crop(tiny, tmp_path,
     record = fit(tiny(dataset=own, crop=20, train_images=None, epochs=1), tmp_path / "run")
     images = load(own, "test")
     torch.testing.assert_close(predicted(record.folder, images.images[0]), said_in_testing(record, images))
+
+
+def test_a_size_that_the_window_cannot_be_cut_from_is_refused(tiny, tmp_path):
+    record = fit(tiny(crop=24, epochs=1), tmp_path / "run")
+    for height, width in ((20, 28), (2, 2), (10**6, 10**6)):
+        record.write("data.json", {**record.data, "size_before_crop": [height, width]})
+        with pytest.raises(InputError, match=rf"seen at 24×24, found {height}×{width} cut to 24×24"):
+            Predictor.of(record.folder)

@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from maxmincaps.capsules.network import CapsNet
-from maxmincaps.data.augment import for_testing
+from maxmincaps.data.augment import crop_of, for_testing
 from maxmincaps.data.batches import as_float
 from maxmincaps.data.catalog import DATASETS
 from maxmincaps.data.formats import MOST_PIXELS
@@ -62,6 +62,7 @@ def central(picture: Picture, recipe: Recipe) -> Picture:
 def size_before_crop(record: Record) -> tuple[int, int]:
     """Give (height, width) of a network's test images, before the window that it sees was cut from them."""
     recipe, data = record.recipe, record.data
+    _, seen_height, seen_width = data["image_shape"]
     if "size_before_crop" in data:
         height, width = data["size_before_crop"]
     elif recipe.image_size is not None:  # from here on: records from before the size was kept
@@ -69,7 +70,10 @@ def size_before_crop(record: Record) -> tuple[int, int]:
     elif recipe.dataset in DATASETS:
         _, height, width = DATASETS[recipe.dataset].shape
     else:
-        _, height, width = data["image_shape"]  # own images, whose size is not known: the whole picture is the window
-    if height * width > MOST_PIXELS:
-        raise InputError(f"{record.folder}: expected images of at most {MOST_PIXELS:,} pixels, found {height}×{width}")
+        height, width = seen_height, seen_width  # own images, whose size is not known: the whole is the window
+    crop = crop_of(recipe)
+    seen = (crop, crop) if crop else (height, width)
+    if seen != (seen_height, seen_width) or min(height, width) < min(seen) or height * width > MOST_PIXELS:
+        found = f"{height}×{width} cut to {seen[0]}×{seen[1]}"
+        raise InputError(f"{record.folder}: expected images seen at {seen_height}×{seen_width}, found {found}")
     return height, width
