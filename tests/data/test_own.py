@@ -7,6 +7,7 @@ import pytest
 import torch
 from PIL import Image
 
+from maxmincaps.data import own
 from maxmincaps.data.images import load, splits
 from maxmincaps.errors import InputError
 from maxmincaps.recipe import DataSettings
@@ -266,6 +267,30 @@ def test_test_labels_must_be_among_the_training_classes(tmp_path):
     np.savez(tmp_path / "own.npz", x_train=PIXELS, y_train=LABELS, x_test=PIXELS, y_test=LABELS + 1)
     with pytest.raises(InputError, match=r"expected labels in 0…2, found 3"):
         load(tmp_path / "own.npz", "test")
+
+
+def divided_arrays(path, train_shape, test_shape):
+    sets = {"train": np.zeros((4, *train_shape), np.uint8), "test": np.zeros((2, *test_shape), np.uint8)}
+    labels = {f"{split}_labels": np.arange(len(images)) % 2 for split, images in sets.items()}
+    np.savez(path, **{f"{split}_images": images for split, images in sets.items()}, **labels)
+    return path
+
+
+@pytest.mark.parametrize(("shape", "found"), [((32, 32), "1×32×32"), ((28, 28, 3), "3×28×28")])
+def test_test_images_must_be_like_the_training_images_before_anything_is_trained(tmp_path, shape, found):
+    path = str(divided_arrays(tmp_path / "own.npz", (28, 28), shape))
+    with pytest.raises(InputError, match=rf"own\.npz: expected test images of 1×28×28 .*, found {found}"):
+        splits(DataSettings(dataset=path))
+    alike = splits(DataSettings(dataset=path, image_size=28, grey=True))
+    assert alike.train.images.shape[1:] == alike.test.images.shape[1:] == (1, 28, 28)
+
+
+@pytest.mark.parametrize("split", ["train", "test"])
+def test_images_of_an_array_can_be_written_to_as_torch_asks(tmp_path, split):
+    path = divided_arrays(tmp_path / "own.npz", (28, 28), (28, 28))
+    pixels, labels, _ = own.read(path, split, image_size=None, grey=None, seed=0)
+    assert pixels.flags.writeable
+    assert labels.flags.writeable
 
 
 def test_a_header_that_claims_two_billion_images_is_refused_without_making_room_for_them(tmp_path):

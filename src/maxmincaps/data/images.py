@@ -102,6 +102,12 @@ def splits(settings: DataSettings, *, cache: Path | None = None) -> Splits:
         load(settings.dataset, split, cache=cache, image_size=settings.image_size, grey=settings.grey)
         for split in ("train", "test")
     )
+    if train.images.shape[1:] != test.images.shape[1:]:
+        like, other = ("×".join(map(str, images.images.shape[1:])) for images in (train, test))
+        raise InputError(
+            f"{train.name}: expected test images of {like} (channels, height, width), as those for training are, "
+            f"found {other}; --image-size and --grey make them alike"
+        )
     left = len(train) - settings.validation
     if left < 1:
         raise InputError(

@@ -250,11 +250,11 @@ def _from_arrays(where: Path, arrays: _Members | _Files, split: str, seed: int) 
     _labelled(pixels, labels, classes, where)
     if len(keys) == 2:
         chosen = divided(labels, split, seed, where, classes)
-        return pixels[chosen], labels[chosen], classes
-    if split == "train":
+    elif split == "train":
         chosen = mixed(np.arange(len(labels)), seed)
-        pixels, labels = pixels[chosen], labels[chosen]
-    return pixels, labels, classes
+    else:
+        chosen = np.arange(len(labels))
+    return pixels[chosen], labels[chosen], classes  # copies: nobody may write into the bytes of a file
 
 
 def _labels(found: ndarray, where: str) -> Labels:
