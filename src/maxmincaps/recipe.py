@@ -230,6 +230,10 @@ class Recipe(MachineSettings, TrainingSettings, NetworkSettings, DataSettings):
     def _settings_fit_together(self) -> Self:
         if self.margin_low > self.margin_high:
             raise ValueError(f"margin_low ({self.margin_low}) must not exceed margin_high ({self.margin_high})")
+        if self.learning_rate < self.min_learning_rate:
+            raise ValueError(
+                f"learning_rate ({self.learning_rate}) must not be below min_learning_rate ({self.min_learning_rate})"
+            )
         if self.batch_size % self.processes:
             raise ValueError(f"a batch of {self.batch_size} cannot be divided among {self.processes} processes")
         return self

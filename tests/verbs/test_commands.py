@@ -157,6 +157,7 @@ def not_an_image(folder):
         (["train", "--epoch", "3"], "Did you mean --epochs?"),
         (["train", "--precision", "fp8"], "should be 'fp32' or 'bf16'"),
         (["train", "--margin-low", "0.95"], "margin_low (0.95) must not exceed margin_high (0.9)"),
+        (["train", "--learning-rate", "1e-7"], "learning_rate (1e-07) must not be below min_learning_rate (1e-06)"),
         (["train", "--high", "0.5", "--normalization", "softmax"], "no 'high' to set; it has no settings"),
         (["train", "--recipe", "nowhere.json"], "nowhere.json: there is no such recipe"),
         (["train", "--recipe", "papr"], "papr: a recipe is a .json or a .toml file, or one of"),
