@@ -1,7 +1,6 @@
 """What trained networks say of the test images: figures 5, 6, 9 and A.1 to A.3, from records alone."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,53 +9,9 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 
 from maxmincaps.errors import InputError
-from maxmincaps.training.checkpoint import load_tensors
-from maxmincaps.training.record import Record
+from maxmincaps.training.responses import Responses, responses
 
 Row = dict[str, Any]
-
-
-@dataclass(frozen=True, eq=False)
-class Responses:
-    """The final lengths of the class capsules for every test image."""
-
-    lengths: Float[Tensor, "image parent"]
-    predictions: Int64[Tensor, "image"]
-    labels: Int64[Tensor, "image"]
-    classes: tuple[str, ...]
-
-    @property
-    def wrong(self) -> Int64[Tensor, "mistake"]:
-        """Give the indices of the misclassified images."""
-        return (self.predictions != self.labels).nonzero().squeeze(1)
-
-    @property
-    def error_percent(self) -> float:
-        """Give the share of misclassified images in percent."""
-        return 100 * len(self.wrong) / len(self.labels)
-
-
-def responses(run: Path | str) -> Responses:
-    """Read the responses of a record."""
-    path = Path(run) / "lengths.safetensors"
-    tensors, _ = load_tensors(path)
-    lengths, predictions, labels = (tensors[name] for name in ("lengths", "predictions", "labels"))
-    classes = tuple(Record(Path(run)).data["classes"])
-    _check(lengths, predictions, labels, len(classes), path)
-    return Responses(lengths.float(), predictions.long(), labels.long(), classes)
-
-
-def _check(lengths: Tensor, predictions: Tensor, labels: Tensor, classes: int, path: Path) -> None:
-    """Refuse what cannot be lengths, predictions and labels of these classes."""
-    images = len(labels) if labels.dim() == 1 else 0
-    shapes = [tuple(tensor.shape) for tensor in (lengths, predictions, labels)]
-    if not images or shapes != [(images, classes), (images,), (images,)]:
-        raise InputError(f"{path}: expected lengths of {classes} classes, predictions and labels, found {shapes}")
-    whole = not predictions.is_floating_point() and not labels.is_floating_point()
-    if not whole or any(chosen.min() < 0 or chosen.max() >= classes for chosen in (predictions, labels)):
-        raise InputError(f"{path}: expected predictions and labels in 0…{classes - 1}, found others")
-    if not lengths.is_floating_point() or not lengths.isfinite().all():
-        raise InputError(f"{path}: expected finite lengths, found {lengths.dtype} with others among them")
 
 
 def shown_images(labels: Int64[Tensor, "image"], classes: int) -> list[int]:

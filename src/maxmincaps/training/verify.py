@@ -9,9 +9,10 @@ import torch
 from maxmincaps.data.augment import for_testing
 from maxmincaps.data.images import load
 from maxmincaps.errors import InputError
-from maxmincaps.training.checkpoint import load_network, load_tensors
+from maxmincaps.training.checkpoint import load_network
 from maxmincaps.training.evaluate import accuracy, class_lengths
 from maxmincaps.training.record import Record
+from maxmincaps.training.responses import responses
 
 
 def measured_again(folder: Path, weights: Literal["best", "last"] = "best") -> tuple[float, int]:
@@ -34,10 +35,12 @@ def verified(folder: Path) -> Iterator[str]:
     if len(record.history) != result["epochs"]:
         raise InputError(f"{folder}: expected {result['epochs']} epochs in history.jsonl, found {len(record.history)}")
     yield f"history of {result['epochs']} epochs"
-    stated, _ = load_tensors(folder / "lengths.safetensors")
-    if len(stated["lengths"]) != data["test_images"]:
-        raise InputError(f"{folder}: expected {data['test_images']} images in lengths.safetensors, found other")
-    _agree(folder, "final_test_accuracy", result, (stated["predictions"] == stated["labels"]).double().mean().item())
+    stated = responses(folder)
+    if len(stated.labels) != data["test_images"]:
+        raise InputError(
+            f"{folder}: expected {data['test_images']} images in lengths.safetensors, found {len(stated.labels)}"
+        )
+    _agree(folder, "final_test_accuracy", result, (stated.predictions == stated.labels).double().mean().item())
     yield f"lengths of {data['test_images']} test images give the stated final accuracy"
     for weights, name in (("best", "best_test_accuracy"), ("last", "final_test_accuracy")):
         measured, images = measured_again(folder, weights)
