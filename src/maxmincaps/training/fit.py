@@ -1,8 +1,8 @@
 """From a recipe to a record: the training loop.
 
 A run may be stopped at any instant. Everything that decides its bits is a function of the recipe, the epoch and the
-number of the batch, or lies in the checkpoint; so the run that continues ends with the same bits as one that was never
-stopped.
+number of the batch, or lies in the checkpoint; so the run that continues ends, on a CPU, with the same bits as one that
+was never stopped. (A GPU may add in another order each time.)
 """
 
 import math
