@@ -2,8 +2,10 @@
 
 import math
 
+import torch
+
 from maxmincaps.recipe import Recipe
-from maxmincaps.studies.cost import Speed, cost, measured_speed, seconds_of
+from maxmincaps.studies.cost import Speed, cost, measured_speed, network_key, seconds_of
 from tests.conftest import TINY
 
 
@@ -22,6 +24,31 @@ def test_the_speed_of_a_network_is_measured_once_and_kept(tmp_path):
     assert math.isclose(first.hours * 3600, sum(first.seconds.values()))
     cost([grid[0].but(iterations=5)], tmp_path, measure)
     assert len(measured) == 2
+
+
+def test_a_speed_is_one_of_the_device_that_was_found_not_of_the_one_asked_for(monkeypatch):
+    """`auto` is the processor where there is no accelerator; another accelerator is measured for itself."""
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: f"card {device.index}")
+
+    def key_where(found, asked="auto"):
+        monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda **_: found)
+        return network_key(Recipe(**TINY).but(device=asked))
+
+    assert key_where(None) == key_where(None, asked="cpu")
+    assert len({key_where(found) for found in (None, torch.device("cuda", 0), torch.device("cuda", 1))}) == 3
+
+
+def test_two_launchers_keep_what_both_measured(tmp_path):
+    """The second reads the list before the first has written it, and writes after."""
+    recipes = [Recipe(**TINY), Recipe(**TINY).but(iterations=5)]
+
+    def interrupted(_):
+        cost(recipes[:1], tmp_path, lambda _: Speed(1.0, 2.0))
+        return Speed(3.0, 4.0)
+
+    cost(recipes[1:], tmp_path, interrupted)
+    found = cost(recipes, tmp_path, lambda _: Speed(9.0, 9.0)).speeds
+    assert list(found.values()) == [Speed(1.0, 2.0), Speed(3.0, 4.0)]
 
 
 def test_a_broken_list_of_speeds_is_measured_again(tmp_path):

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
+from filelock import FileLock
 
 from maxmincaps.capsules.losses import capsule_losses
 from maxmincaps.data.catalog import DATASETS
@@ -68,8 +69,7 @@ def cost(recipes: Iterable[Recipe], folder: Path | str, measure: Callable[[Recip
         key = network_key(recipe)
         if key not in known:
             known[key] = (measure or measured_speed)(recipe)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_whole(path, json.dumps(known, indent=1).encode())
+            _keep(path, {key: known[key]})
         speeds[recipe.fingerprint()] = known[key]
         seconds[recipe.fingerprint()] = seconds_of(recipe, known[key])
     return Cost(seconds, speeds)
@@ -125,31 +125,50 @@ def measured_speed(recipe: Recipe) -> Speed:
             network(seen[:1].expand(EVALUATION_BATCH, -1, -1, -1).contiguous())
 
         step()  # the first one takes memory and chooses kernels
-        return Speed(recipe.batch_size / _seconds(step), EVALUATION_BATCH / _seconds(look))
+        training, testing = (_seconds(task, here.device) for task in (step, look))
+        return Speed(recipe.batch_size / training, EVALUATION_BATCH / testing)
 
 
 def network_key(recipe: Recipe) -> str:
     """Name what decides the speed: the network's sizes, the batch, and this machine."""
-    names = [*(set(NetworkSettings.model_fields) - _NO_MATTER), "batch_size", "precision", "crop", "device", "threads"]
+    names = [*(set(NetworkSettings.model_fields) - _NO_MATTER), "batch_size", "precision", "crop", "threads"]
     told = {name: recipe.model_dump(mode="json")[name] for name in sorted(names)}
-    told |= {"shape": images_of(recipe).shape, "processor": _processor(), "cores": torch.get_num_threads()}
+    told |= {"shape": images_of(recipe).shape, "machine": _machine(processes_for(recipe.but(processes=1)).device)}
+    told |= {"cores": torch.get_num_threads()}
     digest = hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:12]
     return f"{recipe.dataset} r{recipe.iterations} {digest}"
 
 
 @cache
-def _processor() -> str:
-    return environment(torch.device("cpu"))["processor"]
+def _machine(device: torch.device) -> tuple[str, str]:
+    """Name the processor and the device, as the records do."""
+    found = environment(device)
+    return found["processor"], found["device"]
 
 
-def _seconds(task: Callable[[], None]) -> float:
+def _seconds(task: Callable[[], None], device: torch.device) -> float:
     """Time the fastest of a few: whatever else the machine does can only slow them down."""
     times = []
     for _ in range(STEPS):
+        _wait_for(device)
         before = time.perf_counter()
         task()
+        _wait_for(device)
         times.append(time.perf_counter() - before)
     return min(times)
+
+
+def _wait_for(device: torch.device) -> None:
+    """Let an accelerator finish: it takes orders faster than it carries them out."""
+    if device.type != "cpu":
+        torch.accelerator.synchronize(device)
+
+
+def _keep(path: Path, speeds: dict[str, Speed]) -> None:
+    """Add speeds to the file; another launcher may be doing the same."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(path.with_suffix(".lock")):
+        write_whole(path, json.dumps(_kept(path) | speeds, indent=1).encode())
 
 
 def _kept(path: Path) -> dict[str, Speed]:
