@@ -5,7 +5,9 @@ import torch
 
 from maxmincaps.analysis.claims import CLAIMS, evidence
 from maxmincaps.analysis.compare import Verdict
+from maxmincaps.report.selection import shown
 from maxmincaps.studies import STUDIES
+from maxmincaps.studies.study import DATASETS
 from tests.analysis.records import write_lengths, write_run, write_trace
 
 
@@ -32,14 +34,14 @@ def test_without_runs_no_claim_has_a_verdict():
     found = evidence([])
     assert [claim.name for claim in found] == list(CLAIMS)
     assert {claim.verdict for claim in found} == {Verdict.TOO_FEW}
-    assert {claim.scale for claim in found} == {None}
+    assert {claim.scales for claim in found} == {()}
 
 
 def test_the_papers_own_accuracies_make_table_1_hold(tmp_path):
     found = by_name(write_study(tmp_path, "datasets", "full", as_the_paper).values())
     for dataset in ("mnist", "rotated-mnist", "fashion-mnist", "background-mnist", "cifar10"):
         claim = found[f"better-on-{dataset}"]
-        assert (claim.verdict, claim.n, claim.scale) == (Verdict.HOLDS, 5, "full")
+        assert (claim.verdict, claim.n, claim.scales) == (Verdict.HOLDS, 5, ("full",))
         assert "20 epochs" in claim.budget
     assert found["errors-fall"].verdict is Verdict.HOLDS
     assert "MNIST 37." in found["errors-fall"].ours
@@ -57,7 +59,21 @@ def test_two_seeds_are_not_enough_and_a_third_that_was_asked_for_counts(tmp_path
     assert by_name(two.values())["better-on-rotated-mnist"].verdict is Verdict.TOO_FEW
     three = write_study(tmp_path, "datasets", "small", as_the_paper, seeds=3)
     claim = by_name(three.values())["better-on-rotated-mnist"]
-    assert (claim.verdict, claim.n, claim.scale) == (Verdict.HOLDS, 3, "small")
+    assert (claim.verdict, claim.n, claim.scales) == (Verdict.HOLDS, 3, ("small",))
+
+
+def test_claims_are_judged_by_the_runs_that_the_tables_show(tmp_path):
+    """Of each dataset the whole of a smaller scale, not the half of a larger one."""
+    whole = write_study(tmp_path, "datasets", "small", as_the_paper)
+    full = write_study(tmp_path, "datasets", "full", as_the_paper)
+    half = [row for (_, _, dataset, seed), row in full.items() if dataset == "cifar10" or seed < 3]
+    rows = [*whole.values(), *half]
+    found, table_1 = by_name(rows), shown(STUDIES["datasets"], rows)
+    for dataset, scale in table_1.scales.items():
+        claim = found[f"better-on-{dataset}"]
+        assert (claim.scales, claim.n) == ((scale,), len(table_1.of(dataset, "Max-Min")))
+    assert table_1.scales == dict.fromkeys(DATASETS, "small") | {"cifar10": "full"}
+    assert set(found["errors-fall"].scales) == {"small", "full"}
 
 
 def test_diverged_runs_are_counted_and_count_for_nothing(tmp_path):

@@ -4,6 +4,7 @@ from html.parser import HTMLParser
 
 import pytest
 
+from maxmincaps.cli import main
 from maxmincaps.errors import InputError
 from maxmincaps.report.build import build
 from maxmincaps.report.chapters import inside
@@ -79,6 +80,25 @@ def test_the_page_is_well_formed_and_its_names_are_unique(page):
     assert len(names) == len(set(names))
     inner = [attributes["href"][1:] for _, attributes in tags.found if attributes.get("href", "").startswith("#")]
     assert set(inner) <= set(names)
+
+
+def test_the_commands_under_figures_find_their_runs(page, runs, monkeypatch, capsys):
+    monkeypatch.chdir(runs.parent)
+    commands = re.findall(r"maxmincaps (look [a-z]+ [^\s<&]+)", page.read_text())
+    assert {command.split()[1] for command in commands} == {"evolution", "rows", "outputs", "tuning"}
+    for command in commands:
+        with pytest.raises(SystemExit) as end:
+            main(command.split())
+        assert (end.value.code, capsys.readouterr().err) == (0, "")
+
+
+def test_a_runs_folder_is_named_from_here_and_without_a_machines_own_path(rows, runs, monkeypatch):
+    row = rows[0] | {"folder": str(runs / "deep down" / "run")}
+    material = Material(rows, STUDIES, records=runs)
+    assert material.path(row) == "'runs/deep down/run'"
+    monkeypatch.chdir(runs)
+    assert material.path(row) == "'deep down/run'"
+    assert material.path(row | {"folder": "../runs/run"}) == "../runs/run"
 
 
 def test_every_claim_has_the_papers_number_and_a_verdict(page):

@@ -44,7 +44,7 @@ def answers(pair):
 
 @pytest.mark.parametrize(("name", "line", "marker", "strongest"), [("max-min", "-", "^", 2), ("softmax", "--", "o", 0)])
 def test_max_min_is_blue_solid_with_triangles_and_softmax_orange_dashed_with_circles(name, line, marker, strongest):
-    point = curves.Point(1, 90.0, 0.5, 3)
+    point = curves.Point(1, 90.0, 0.5)
     figure = curves.against_iterations([("MNIST", {"softmax": [point], "max-min": [point]})], "test accuracy (%)")
     drawn = lines_of(figure.axes[0])[LOOKS[name].colour]
     assert (drawn.get_linestyle(), drawn.get_marker()) == (line, marker)
@@ -60,7 +60,7 @@ def test_the_same_look_holds_in_every_figure_of_curves(answers):
 
 
 def test_error_bars_are_the_standard_deviation_and_a_single_run_has_none():
-    points = [curves.Point(1, 90.0, None, 1), curves.Point(3, 91.0, 0.5, 3)]
+    points = [curves.Point(1, 90.0, None), curves.Point(3, 91.0, 0.5)]
     figure = curves.against_iterations([("MNIST", {"max-min": points})], "test accuracy (%)")
     single, several = figure.axes[0].containers[0].lines[2][0].get_segments()
     assert not np.isfinite(single).all() or not len(single)
@@ -68,7 +68,7 @@ def test_error_bars_are_the_standard_deviation_and_a_single_run_has_none():
 
 
 def test_a_dataset_without_runs_keeps_its_panel_and_says_so():
-    panels = [("MNIST", {"max-min": [curves.Point(3, 91.0, None, 1)]}), ("CIFAR10", {"max-min": []})]
+    panels = [("MNIST", {"max-min": [curves.Point(3, 91.0, None)]}), ("CIFAR10", {"max-min": []})]
     figure = curves.against_iterations(panels, "test accuracy (%)")
     assert "not run" in [text.get_text() for text in figure.axes[1].texts]
     assert "not run" not in [text.get_text() for text in figure.axes[0].texts]
@@ -105,7 +105,7 @@ def test_a_grid_of_settings_shows_every_accuracy_and_the_best_in_bold():
 
 
 def test_bounds_lie_on_a_logarithmic_axis():
-    points = [curves.Point(place, 90.0, None, 1) for place in (0.01, 0.1, 1.0)]
+    points = [curves.Point(place, 90.0, None) for place in (0.01, 0.1, 1.0)]
     assert curves.against_bound([("q", {"max-min": points})], "test accuracy (%)").axes[0].get_xscale() == "log"
 
 

@@ -95,15 +95,30 @@ def test_a_study_finds_its_runs_by_recipe(serial):
 def test_the_scale_that_is_shown_is_one_that_has_runs(serial):
     rows = records.table(serial)
     assert records.coverage(STUDY, rows) == {"large": (0, 4), "little": (4, 4)}
-    assert records.best_scale(STUDY, rows) == "little"
-    assert records.best_scale(STUDY, []) is None
+    assert {row["scale"] for row in records.shown_rows(STUDY, rows)} == {"little"}
+    assert records.shown_rows(STUDY, []) == []
 
 
-def test_half_of_a_larger_scale_is_shown_before_the_whole_of_a_smaller_one(serial):
+def test_the_whole_of_a_smaller_scale_is_shown_before_a_part_of_a_larger_one(serial):
     rows = records.table(serial)
-    more = [{**row, "fingerprint": recipe.fingerprint()} for row, recipe in zip(rows, STUDY.grid("large"), strict=True)]
-    assert records.best_scale(STUDY, [*rows, *more[:2]]) == "large"
-    assert records.best_scale(STUDY, [*rows, *more[:1]]) == "little"
+    large = STUDY.grid("large")
+    more = [{**row, "fingerprint": recipe.fingerprint()} for row, recipe in zip(rows, large, strict=True)]
+
+    def scale_of(*found):
+        (scale,) = {row["scale"] for row in records.shown_rows(STUDY, found)}
+        return scale
+
+    assert scale_of(*rows, *more[:3]) == "little"
+    assert scale_of(*rows, *more) == "large"
+    assert scale_of(*rows[:2], *more[:3]) == "large"
+
+
+def test_further_seeds_of_one_line_do_not_stand_for_another_line(serial):
+    rows = records.table(serial)
+    further = [entry.recipe for entry in STUDY.entries("large", seeds=9) if entry.line is MAX_MIN]
+    one_line = [{**rows[0], "seed": recipe.seed, "fingerprint": recipe.fingerprint()} for recipe in further]
+    assert {row["scale"] for row in records.shown_rows(STUDY, [*rows, *one_line])} == {"little"}
+    assert len(records.shown_rows(STUDY, one_line)) == 9
 
 
 def test_a_budget_is_told_with_all_that_makes_it_smaller_than_the_paper(serial):

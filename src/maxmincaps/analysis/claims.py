@@ -3,16 +3,13 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from maxmincaps.analysis import judges, measures
 from maxmincaps.analysis.compare import Interval, Verdict
 from maxmincaps.analysis.judges import MAX_MIN, SOFTMAX, Finding
 from maxmincaps.studies import STUDIES
-from maxmincaps.studies.records import best_scale, budget_in_words, seeds_among, study_rows
-from maxmincaps.studies.study import DATASETS, SHORT, Study
-
-Row = dict[str, Any]
+from maxmincaps.studies.records import Row, budget_in_words, shown_rows
+from maxmincaps.studies.study import DATASETS, PAPER_SCALE, SHORT
 
 
 @dataclass(frozen=True)
@@ -39,26 +36,25 @@ class Evidence:
     """What the runs cost, from their records."""
     verdict: Verdict
     study: str
-    scale: str | None
-    """The scale whose runs were looked at. None: there are none."""
+    scales: tuple[str, ...]
+    """The scales whose runs were looked at. Empty: there are none."""
     interval: Interval | None
     diverged: int = 0
     """How many runs of the study diverged; they count for no number, so they are told."""
 
-
-def evidence(rows: Sequence[Row], scale: str | None = None) -> list[Evidence]:
-    """Judge every claim by the table of records, at one scale, or at the best that each study has."""
-    shown = {name: _runs_of(STUDIES[name], rows, scale) for name in dict.fromkeys(c.study for c in CLAIMS.values())}
-    return [_evidence(claim, *shown[claim.study]) for claim in CLAIMS.values()]
-
-
-def _runs_of(study: Study, rows: Sequence[Row], scale: str | None) -> tuple[str | None, list[Row]]:
-    """Choose a scale of a study and give its runs, with all seeds there are: there may be more than the scale has."""
-    chosen = best_scale(study, rows) if scale is None else scale if scale in study.scale_names() else None
-    return chosen, study_rows(study, chosen, rows, seeds_among(rows)) if chosen else []
+    @property
+    def at_paper(self) -> bool:
+        """Whether all the runs have the paper's budget."""
+        return set(self.scales) == {PAPER_SCALE}
 
 
-def _evidence(claim: Claim, scale: str | None, rows: Sequence[Row]) -> Evidence:
+def evidence(rows: Sequence[Row]) -> list[Evidence]:
+    """Judge every claim by the table of records: by the runs of its study that count."""
+    counting = {name: shown_rows(STUDIES[name], rows) for name in dict.fromkeys(c.study for c in CLAIMS.values())}
+    return [_evidence(claim, counting[claim.study]) for claim in CLAIMS.values()]
+
+
+def _evidence(claim: Claim, rows: Sequence[Row]) -> Evidence:
     finding = claim.judge([row for row in rows if row["status"] == "complete"])
     budget = "; ".join(dict.fromkeys(f"{SHORT[row['dataset']]}: {budget_in_words(row)}" for row in finding.rows))
     return Evidence(
@@ -70,7 +66,7 @@ def _evidence(claim: Claim, scale: str | None, rows: Sequence[Row]) -> Evidence:
         budget=budget,
         verdict=finding.verdict,
         study=claim.study,
-        scale=scale if finding.rows else None,
+        scales=tuple(dict.fromkeys(row["scale"] for row in finding.rows)),
         interval=finding.interval,
         diverged=sum(row["status"] == "diverged" for row in rows),
     )

@@ -17,8 +17,7 @@ from maxmincaps.analysis.compare import Verdict
 from maxmincaps.errors import InputError
 from maxmincaps.report import tables
 from maxmincaps.report.chapters import CHAPTERS, Chapter
-from maxmincaps.report.material import Material, Plate, command_for
-from maxmincaps.report.selection import PAPER_SCALE
+from maxmincaps.report.material import Material, Plate, command_for, commands_for
 from maxmincaps.report.style import for_page, save
 from maxmincaps.report.table import Table
 from maxmincaps.studies import STUDIES
@@ -30,7 +29,7 @@ SIGNS = {Verdict.HOLDS: "✓", Verdict.FAILS: "✗", Verdict.TOO_FEW: "…"}
 
 
 @dataclass(frozen=True)
-class Shown:
+class Written:
     """A plate as the page shows it."""
 
     plate: Plate
@@ -51,17 +50,17 @@ def build(
     if not runs.is_dir():
         raise InputError(f"{runs}: there is no such folder of runs")
     found = read(runs)
-    material = Material(found.rows, studies, polls.read(poll) if poll else None)
+    material = Material(found.rows, studies, polls.read(poll) if poll else None, runs)
     out.mkdir(parents=True, exist_ok=True)
     claims = evidence(found.rows)
     tables.claims(claims).save(out / "tables")
     page = _template().render(
         claims=claims,
         verdicts=Counter(claim.verdict for claim in claims),
-        at_paper=sum(claim.scale == PAPER_SCALE and claim.verdict != Verdict.TOO_FEW for claim in claims),
+        at_paper=sum(claim.at_paper and claim.verdict != Verdict.TOO_FEW for claim in claims),
         Verdict=Verdict,
         signs=SIGNS,
-        command_of={claim.name: command_for(STUDIES[claim.study], claim.scale) for claim in claims},
+        command_of={claim.name: commands_for(STUDIES[claim.study], claim.scales) for claim in claims},
         interval_of={claim.name: _interval(claim) for claim in claims},
         chapters=[(chapter, [_written(plate, out) for plate in _plates(chapter, material)]) for chapter in CHAPTERS],
         coverage=[(study, coverage(study, found.rows)) for study in studies.values() if study.scale_names()],
@@ -85,7 +84,7 @@ def _plates(chapter: Chapter, material: Material) -> list[Plate]:
         ]
 
 
-def _written(plate: Plate, out: Path) -> Shown:
+def _written(plate: Plate, out: Path) -> Written:
     """Write a plate's files, and give it as the page shows it."""
     if isinstance(plate.content, Figure):
         paths = save(plate.content, out / "figures", plate.name)
@@ -94,8 +93,8 @@ def _written(plate: Plate, out: Path) -> Shown:
         paths = tuple(plate.content.save(out / "tables"))
         html = Markup(plate.content.to_html())
     else:
-        return Shown(plate, None, ())
-    return Shown(plate, html, tuple(path.relative_to(out).as_posix() for path in paths))
+        return Written(plate, None, ())
+    return Written(plate, html, tuple(path.relative_to(out).as_posix() for path in paths))
 
 
 def _interval(claim: Evidence) -> str:

@@ -82,7 +82,10 @@ def inside(material: Material) -> list[Plate]:
         "whose strongest parents differ from each other."
     )
     figure = routing_figures.rows(panels)
-    return [*plates, material.plate("figure-4", "Figure 4", caption, figure, _look("rows", pairs), _rows(pairs))]
+    return [
+        *plates,
+        material.plate("figure-4", "Figure 4", caption, figure, _look(material, "rows", pairs), _rows(pairs)),
+    ]
 
 
 def _evolution(material: Material, dataset: str, pair: dict[str, Row]) -> list[Plate]:
@@ -91,7 +94,7 @@ def _evolution(material: Material, dataset: str, pair: dict[str, Row]) -> list[P
     first = next(name for name in material.twins if (name == "cifar10") == (dataset == "cifar10"))
     stem = f"figure-{number}" if dataset == first else f"figure-{number}-{material.names[dataset]}"
     histograms = {name: traces.evolution(row["folder"]) for name, row in pair.items()}
-    rows, command = list(pair.values()), _look("evolution", {dataset: pair})
+    rows, command = list(pair.values()), _look(material, "evolution", {dataset: pair})
     caption = (
         f"Logits and couplings of the first training image of {title_of(dataset)}, iteration by iteration, in networks "
         "trained with each normalization. The first row is where routing starts. Counts are on a logarithmic axis; "
@@ -134,9 +137,11 @@ def answers(material: Material) -> list[Plate]:
     rows = _rows(pairs)
     return [
         material.plate(
-            "figure-5", "Figure 5", outputs, response_figures.outputs(panels), _look("outputs", pairs), rows
+            "figure-5", "Figure 5", outputs, response_figures.outputs(panels), _look(material, "outputs", pairs), rows
         ),
-        material.plate("figure-6", "Figure 6", curves_, response_figures.tuning(panels), _look("tuning", pairs), rows),
+        material.plate(
+            "figure-6", "Figure 6", curves_, response_figures.tuning(panels), _look(material, "tuning", pairs), rows
+        ),
     ]
 
 
@@ -159,7 +164,7 @@ def accuracy(material: Material) -> list[Plate]:
 def _iterations(material: Material, runs: Shown) -> list[Plate]:
     told = (
         ("figure-7", "Figure 7", best_points, "test accuracy (%)", "Best test accuracy"),
-        ("figure-8", "Figure 8", gap_points, "training − test (points)", "Training less test accuracy"),
+        ("figure-8", "Figure 8", gap_points, "training − test (points)", "Best training less best test accuracy"),
     )
     ending = " against the number of routing iterations; the bars are the sd over runs. The paper prints no numbers."
     if not runs.rows:
@@ -190,7 +195,7 @@ def _points(
     runs: Shown, dataset: str, label: str, values: Sequence[float], measure: Callable[[Row], float]
 ) -> list[curves.Point]:
     found = [(value, mean(runs.of(dataset, label, value), measure)) for value in values]
-    return [curves.Point(value, point.mean, point.sd, point.n) for value, point in found if point]
+    return [curves.Point(value, point.mean, point.sd) for value, point in found if point]
 
 
 def _by_epoch(material: Material) -> list[Plate]:
@@ -251,8 +256,8 @@ def everything(material: Material) -> list[Plate]:
     return [Plate("all-runs", "All runs", words, table, "maxmincaps runs", "", False)]
 
 
-def _look(verb: str, pairs: dict[str, dict[str, Row]]) -> str:
-    return " && ".join(f"maxmincaps look {verb} {row['run']}" for row in _rows(pairs))
+def _look(material: Material, verb: str, pairs: dict[str, dict[str, Row]]) -> str:
+    return " && ".join(f"maxmincaps look {verb} {material.path(row)}" for row in _rows(pairs))
 
 
 def _rows(pairs: dict[str, dict[str, Row]]) -> list[Row]:

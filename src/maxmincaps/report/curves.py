@@ -25,7 +25,6 @@ class Point:
     mean: float
     sd: float | None
     """The sample standard deviation; None for a single run."""
-    n: int
 
 
 Curves = Mapping[str, Sequence[Point]]

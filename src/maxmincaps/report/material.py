@@ -3,13 +3,14 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
+from shlex import quote
 
 from matplotlib.figure import Figure
 
 from maxmincaps.analysis.poll import Poll
 from maxmincaps.report.selection import (
     NOT_PAPER,
-    PAPER_SCALE,
     Shown,
     budgets,
     name_in_files,
@@ -21,7 +22,7 @@ from maxmincaps.report.selection import (
 from maxmincaps.report.style import footnote
 from maxmincaps.report.table import Table
 from maxmincaps.studies.records import Row, seeds_among
-from maxmincaps.studies.study import Study
+from maxmincaps.studies.study import PAPER_SCALE, Study
 
 IN_THE_PAPER = ("mnist", "cifar10")
 """The datasets of figures 2 to 6."""
@@ -50,6 +51,8 @@ class Material:
     studies: Mapping[str, Study]
     poll: Poll | None = None
     """What people said of the misclassified images, if they were asked."""
+    records: Path = Path("runs")
+    """The folder that the records were read from."""
 
     def shown(self, study: str) -> Shown:
         """Give the runs of a study that are shown."""
@@ -66,6 +69,13 @@ class Material:
         # A stand-in for MNIST is better than nothing, but is never mixed up with it: each panel bears its name.
         chosen = wanted if len(wanted) == 2 else [*wanted, *others][:2]
         return {name: found[name] for name in chosen}
+
+    def path(self, row: Row) -> str:
+        """Name a run's folder as commands take it: from here or beside the records, never with a machine's own path."""
+        folder = Path(row["folder"]).absolute()
+        bases = (Path.cwd(), self.records.absolute().parent)
+        base = next((base for base in bases if folder.is_relative_to(base)), folder.parent)
+        return quote(folder.relative_to(base).as_posix())
 
     @cached_property
     def names(self) -> dict[str, str]:
@@ -119,8 +129,12 @@ def absent(name: str, title: str, caption: str, study: Study) -> Plate:
 
 def study_command(runs: Shown) -> str:
     """Give the command that made the runs that are shown, or would make them."""
-    scales = list(dict.fromkeys(runs.scales.values())) or [None]
-    return " && ".join(command_for(runs.study, scale) for scale in scales)
+    return commands_for(runs.study, runs.scales.values())
+
+
+def commands_for(study: Study, scales: Iterable[str]) -> str:
+    """Give the commands that run a study at some scales, each once; without any, the one to begin with."""
+    return " && ".join(command_for(study, scale) for scale in dict.fromkeys(scales)) or command_for(study)
 
 
 def command_for(study: Study, scale: str | None = None) -> str:

@@ -80,7 +80,7 @@ def _stand_in(material: Material) -> list[Plate]:
         caption = (
             f"The {len(model.wrong):,} of {len(model.labels):,} test images of {title_of(dataset)} that it gets wrong. "
         )
-        command = f"maxmincaps look misclassified {row['run']}"
+        command = f"maxmincaps look misclassified {material.path(row)}"
         grid, counts = mistakes.misclassified(model, test_images(row)), mistakes.confusion(model, name)
         plates += [
             material.plate("misclassified", f"Misclassified: {title}", caption + GRID, grid, command, [row]),

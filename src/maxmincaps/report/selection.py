@@ -8,17 +8,16 @@ from typing import Any
 
 from maxmincaps.analysis.compare import Interval, interval
 from maxmincaps.recipe import MachineSettings, Recipe
-from maxmincaps.studies.records import Row, budget_in_words, is_smaller, seeds_among, study_rows
-from maxmincaps.studies.study import SHORT, Study
+from maxmincaps.studies.records import Row, budget_in_words, is_smaller, shown_rows
+from maxmincaps.studies.study import PAPER_SCALE, SHORT, Study
 
-PAPER_SCALE = "paper"
 PAIRED = ("softmax", "max-min")
 NOT_PAPER = "not the paper's budget"
 
 
 @dataclass(frozen=True)
 class Shown:
-    """The runs of a study, each dataset at the one scale of which most has been run."""
+    """The runs of a study that count, each dataset at one scale."""
 
     study: Study
     scales: Mapping[str, str]
@@ -44,21 +43,9 @@ class Shown:
 
 
 def shown(study: Study, rows: Sequence[Row]) -> Shown:
-    """Choose, for each dataset, the largest scale that is whole, else the one of which most has been run."""
-    chosen: dict[str, tuple[float, str, list[Row]]] = {}
-    for scale in study.scale_names():
-        found = study_rows(study, scale, rows, seeds_among(rows))
-        planned = [entry.recipe.dataset for entry in study.entries(scale)]
-        for dataset in dict.fromkeys(planned):
-            own = [row for row in found if row["dataset"] == dataset]
-            share = min(1.0, len(own) / planned.count(dataset))
-            if share > chosen.get(dataset, (0.0,))[0]:
-                chosen[dataset] = (share, scale, own)
-    return Shown(
-        study,
-        {dataset: scale for dataset, (_, scale, _) in chosen.items()},
-        [row for _, _, own in chosen.values() for row in own],
-    )
+    """Give the runs of a study that count, with the scales that they are of."""
+    found = shown_rows(study, rows)
+    return Shown(study, {row["dataset"]: row["scale"] for row in found}, found)
 
 
 def complete(rows: Iterable[Row]) -> list[Row]:

@@ -14,7 +14,6 @@ from maxmincaps.analysis.vote import spread, vote
 from maxmincaps.recipe import MachineSettings, Recipe
 from maxmincaps.report.selection import (
     NOT_PAPER,
-    PAPER_SCALE,
     Shown,
     budgets,
     complete,
@@ -26,7 +25,7 @@ from maxmincaps.report.selection import (
 from maxmincaps.report.style import look
 from maxmincaps.report.table import NOT_RUN, Table
 from maxmincaps.studies.records import Row
-from maxmincaps.studies.study import PaperValue
+from maxmincaps.studies.study import PAPER_SCALE, PaperValue
 
 BEST = "best_test_accuracy"
 DAGGER = "†"

@@ -1,7 +1,7 @@
 """The records as a table: every run a row. Files are the truth; DuckDB answers questions about them."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -149,11 +149,24 @@ def coverage(study: Study, rows: Iterable[Row]) -> dict[str, tuple[int, int]]:
     return {scale: (sum(r.fingerprint() in done for r in grid), len(grid)) for scale, grid in grids.items()}
 
 
-def best_scale(study: Study, rows: Iterable[Row]) -> str | None:
-    """Choose the scale to show: the largest that is at least half done, else the one of which most is. None: no run."""
-    done = {scale: over / runs for scale, (over, runs) in coverage(study, rows).items() if over}
-    half = [scale for scale, share in done.items() if share >= 0.5]
-    return half[0] if half else max(done, key=lambda scale: done[scale], default=None)
+def shown_rows(study: Study, rows: Sequence[Row]) -> list[Row]:
+    """Give the runs of a study that count: of each dataset those of one scale, as `study_rows` gives them.
+
+    It is the largest scale that is whole, else the one of which most has been run. Seeds beyond its own count too.
+    Tables, figures and claims all ask here, so that one page speaks of the same runs everywhere.
+    """
+    chosen: dict[str, tuple[float, list[Row]]] = {}
+    for scale in study.scale_names():
+        found = study_rows(study, scale, rows, seeds_among(rows))
+        over = {row["fingerprint"] for row in found}
+        wanted: dict[str, list[bool]] = {}
+        for recipe in study.grid(scale):
+            wanted.setdefault(recipe.dataset, []).append(recipe.fingerprint() in over)
+        for dataset, done in wanted.items():
+            own, share = [row for row in found if row["dataset"] == dataset], sum(done) / len(done)
+            if own and (dataset not in chosen or share > chosen[dataset][0]):
+                chosen[dataset] = share, own
+    return [row for _, own in chosen.values() for row in own]
 
 
 def budget_in_words(row: Row) -> str:

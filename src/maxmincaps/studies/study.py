@@ -19,6 +19,8 @@ SHORT = {
     "mnist-5k": "MNIST-5k",
 }
 """What the paper's tables call the datasets."""
+PAPER_SCALE = "paper"
+"""The scale with the paper's budget."""
 
 SMALLER_NETWORK: Mapping[str, Any] = {"conv_channels": 16, "types": 4, "decoder": (64, 128)}
 """The network of the scale `minute`: the paper's with far fewer kernels, so that a run takes seconds."""
