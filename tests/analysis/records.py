@@ -28,5 +28,6 @@ def write_run(folder, recipe: Recipe, best: float, train: float = 1.0):
     record = Record(folder / recipe.fingerprint())
     record.folder.mkdir(parents=True, exist_ok=True)
     record.write("recipe.json", recipe.to_json())
-    record.write("result.json", {"best_test_accuracy": best, "final_test_accuracy": best, "train_accuracy": train})
+    found = {"best_test_accuracy": best, "final_test_accuracy": best, "best_running_train_accuracy": train}
+    record.write("result.json", found)
     return row_of(record)

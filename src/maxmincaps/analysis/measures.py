@@ -3,15 +3,14 @@
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from maxmincaps.analysis.responses import responses, tuning_of
 from maxmincaps.analysis.traces import trace
+from maxmincaps.studies.records import Row
 from maxmincaps.training.record import Record
 
-Row = dict[str, Any]
 NEAR = 0.02
 """A coupling this near to its start has hardly moved: a fifth of 0.1."""
 
@@ -27,8 +26,8 @@ def final_points(row: Row) -> float:
 
 
 def gap_points(row: Row) -> float:
-    """Give training minus test accuracy in points: what the final weights know, minus the best on test images."""
-    return 100 * (row["train_accuracy"] - row["best_test_accuracy"])
+    """Give training minus test accuracy in points, each of its own best epoch: the paper's measure of overfitting."""
+    return 100 * (row["best_running_train_accuracy"] - row["best_test_accuracy"])
 
 
 def accuracies_by_epoch(row: Row) -> list[float]:

@@ -31,9 +31,9 @@ Out = Annotated[Path, Parameter(help="The folder of the records. All studies sha
 
 def list_() -> None:
     """Name all studies."""
-    shown = table("Studies", "name", "in the paper", "claim", "#runs at paper / full / small / minute")
+    shown = table("Studies", "name", "in the paper", "claim", "runs at each scale")
     for study in STUDIES.values():
-        runs = " / ".join(str(len(study.grid(scale))) for scale in study.scale_names() if scale != "quickstart")
+        runs = ", ".join(f"{scale} {len(study.grid(scale))}" for scale in study.scale_names())
         shown.add_row(study.name, study.title, study.claim, runs or "none")
     console.print(shown)
 
