@@ -11,7 +11,7 @@ from maxmincaps.analysis.vote import vote
 from maxmincaps.app.store import Asked
 from maxmincaps.data.augment import for_testing
 from maxmincaps.data.batches import as_float
-from maxmincaps.data.images import load
+from maxmincaps.data.images import images_of
 from maxmincaps.errors import InputError
 from maxmincaps.training.record import Record
 
@@ -20,7 +20,7 @@ def questions_of(runs: Sequence[Path], images: Sequence[int] | None = None) -> A
     """Ask about the test images that the runs' majority vote gets wrong, or about the given ones."""
     decision = vote([responses(run) for run in runs])
     recipe = Record(runs[0]).recipe
-    test = load(recipe.dataset, "test", image_size=recipe.image_size, grey=recipe.grey)
+    test = images_of(recipe, "test")
     if not torch.equal(test.labels, decision.labels):
         raise InputError(f"{runs[0]}: was tested on other images than {recipe.dataset} has here")
     chosen = sorted(set(decision.wrong.tolist() if images is None else images))

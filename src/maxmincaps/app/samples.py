@@ -12,7 +12,7 @@ from maxmincaps.data.batches import as_float
 from maxmincaps.data.cache import cache_folder, manifest_of
 from maxmincaps.data.catalog import DATASETS
 from maxmincaps.data.download import place
-from maxmincaps.data.images import ImageSet, load
+from maxmincaps.data.images import ImageSet, images_of
 from maxmincaps.errors import InputError
 from maxmincaps.recipe import Recipe
 from maxmincaps.training.record import Record
@@ -33,7 +33,7 @@ class Samples:
         if recipe.dataset in DATASETS and manifest_of(place(DATASETS[recipe.dataset], cache_folder())) is None:
             return None
         try:
-            images = load(recipe.dataset, "test", image_size=recipe.image_size, grey=recipe.grey)
+            images = images_of(recipe, "test")
         except InputError:
             return None
         return cls(images, recipe, _wrong(run, len(images)))

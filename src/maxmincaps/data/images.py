@@ -96,12 +96,14 @@ def load(
     return resized(coloured(found, grey), image_size)
 
 
+def images_of(settings: DataSettings, split: Split, *, cache: Path | None = None) -> ImageSet:
+    """Load the whole split of the dataset that a recipe names, at its size and in its colours."""
+    return load(settings.dataset, split, cache=cache, image_size=settings.image_size, grey=settings.grey)
+
+
 def splits(settings: DataSettings, *, cache: Path | None = None) -> Splits:
     """Load what a recipe names: hold out its validation images, then keep the first `train_images` of the others."""
-    train, test = (
-        load(settings.dataset, split, cache=cache, image_size=settings.image_size, grey=settings.grey)
-        for split in ("train", "test")
-    )
+    train, test = (images_of(settings, split, cache=cache) for split in ("train", "test"))
     if train.images.shape[1:] != test.images.shape[1:]:
         like, other = ("×".join(map(str, images.images.shape[1:])) for images in (train, test))
         raise InputError(

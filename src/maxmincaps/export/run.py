@@ -12,7 +12,7 @@ from torch import Tensor
 from maxmincaps.capsules.shapes import Images
 from maxmincaps.data.augment import for_testing, whiten
 from maxmincaps.data.batches import as_float
-from maxmincaps.data.images import fixed_subset, load
+from maxmincaps.data.images import fixed_subset, images_of
 from maxmincaps.errors import InputError, known
 from maxmincaps.export.onnx import write_onnx
 from maxmincaps.export.program import Answers, write_program
@@ -88,7 +88,7 @@ def largest_difference(
 
 def _real_images(recipe: Recipe) -> Images:
     """Give some test images at the size that the network takes, before any whitening."""
-    test = load(recipe.dataset, "test", image_size=recipe.image_size, grey=recipe.grey)
+    test = images_of(recipe, "test")
     return for_testing(recipe.but(whiten=False))(as_float(fixed_subset(test, CHECKED_IMAGES).images))
 
 

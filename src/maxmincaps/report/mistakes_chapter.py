@@ -9,7 +9,7 @@ from torch import Tensor
 from maxmincaps.analysis.poll import examples
 from maxmincaps.analysis.responses import Responses, responses
 from maxmincaps.analysis.vote import vote
-from maxmincaps.data.images import load
+from maxmincaps.data.images import images_of
 from maxmincaps.report import mistakes, tables
 from maxmincaps.report.material import Material, Plate, absent, study_command
 from maxmincaps.report.poll import human_or_network
@@ -114,4 +114,4 @@ def _people(material: Material, voted: Responses | None, voters: Sequence[Row]) 
 def test_images(row: Row) -> UInt8[Tensor, "image channel height width"]:
     """Load the test images that a run was tested on."""
     recipe = Record(Path(row["folder"])).recipe
-    return load(recipe.dataset, "test", image_size=recipe.image_size, grey=recipe.grey).images
+    return images_of(recipe, "test").images

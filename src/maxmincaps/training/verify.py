@@ -7,7 +7,7 @@ from typing import Literal
 import torch
 
 from maxmincaps.data.augment import for_testing
-from maxmincaps.data.images import load
+from maxmincaps.data.images import images_of
 from maxmincaps.errors import InputError
 from maxmincaps.training.checkpoint import load_network
 from maxmincaps.training.evaluate import accuracy, class_lengths
@@ -20,7 +20,7 @@ def measured_again(folder: Path, weights: Literal["best", "last"] = "best") -> t
     record = Record(folder)
     network = load_network(folder, weights)
     recipe = record.recipe
-    test = load(recipe.dataset, "test", image_size=recipe.image_size, grey=recipe.grey)
+    test = images_of(recipe, "test")
     return accuracy(class_lengths(network, test, for_testing(recipe)), test.labels), len(test)
 
 
