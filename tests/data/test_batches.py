@@ -77,10 +77,9 @@ def test_the_batches_of_one_epoch_are_augmented_differently():
 
 
 @pytest.mark.parametrize("world", [2, 3])
-@pytest.mark.parametrize("drop_last", [False, True])
-def test_processes_together_see_what_one_would_see(world, drop_last):
-    alone = epoch(drop_last=drop_last)
-    shares = [epoch(rank=rank, world=world, drop_last=drop_last) for rank in range(world)]
+def test_processes_together_see_what_one_would_see(world):
+    alone = epoch()
+    shares = [epoch(rank=rank, world=world) for rank in range(world)]
     for batch, *parts in zip(alone, *shares, strict=True):
         assert torch.equal(batch.images, torch.cat([part.images for part in parts]))
         assert torch.equal(batch.labels, torch.cat([part.labels for part in parts]))
@@ -89,11 +88,11 @@ def test_processes_together_see_what_one_would_see(world, drop_last):
 
 
 @settings(deadline=None, max_examples=40)
-@given(count=st.integers(1, 60), batch_size=st.integers(1, 70), drop_last=st.booleans())
-def test_the_count_is_the_number_of_batches(count, batch_size, drop_last):
-    found = list(batches(some(count), batch_size, seed=0, epoch=0, drop_last=drop_last))
-    assert len(found) == batch_count(count, batch_size, drop_last=drop_last)
-    assert all(len(batch) == batch_size for batch in (found if drop_last else found[:-1]))
+@given(count=st.integers(1, 60), batch_size=st.integers(1, 70))
+def test_the_count_is_the_number_of_batches(count, batch_size):
+    found = list(batches(some(count), batch_size, seed=0, epoch=0))
+    assert len(found) == batch_count(count, batch_size)
+    assert all(len(batch) == batch_size for batch in found[:-1])
 
 
 def test_evaluation_sees_all_images_in_their_order():

@@ -102,7 +102,6 @@ def test_the_catalog_is_complete(name):
     assert len(dataset.classes) == 10
     assert dataset.licence
     assert dataset.citation
-    assert dataset.what
     made = any(source.kind == "regenerated" for source in dataset.sources)
     assert made or set(dataset.sha256) == {*dataset.layout.train, *dataset.layout.test}
     assert not any(source.kind == "official" for source in dataset.sources[1:]) or name == "mnist"

@@ -57,7 +57,7 @@ def test_a_budget_below_the_papers_is_marked_and_the_papers_own_is_not(rows):
 def test_what_was_not_run_says_so_beside_the_papers_number():
     for made, study in ((tables.table_1, "datasets"), (tables.table_4, "normalizations")):
         found = made(shown(STUDIES[study], []))
-        assert found.empty
+        assert all(NOT_RUN in row for row in found.rows)
         assert (
             cells(found, Normalization="Max-Min", **({"Dataset": "MNIST"} if study == "datasets" else {}))[
                 "Paper, best"

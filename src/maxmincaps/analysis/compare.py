@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-Row = dict[str, Any]
+from maxmincaps.studies.records import Row
+
 ENOUGH = 3
 """So many runs, or pairs of runs, a verdict needs."""
 

@@ -8,9 +8,9 @@ from maxmincaps.analysis import measures
 from maxmincaps.analysis.compare import ENOUGH, Interval, Verdict, interval, paired, verdict
 from maxmincaps.analysis.responses import responses
 from maxmincaps.analysis.vote import vote
+from maxmincaps.studies.records import Row
 from maxmincaps.studies.study import DATASETS, SHORT
 
-Row = dict[str, Any]
 Measure = Callable[[Row], float | None]
 MAX_MIN, SOFTMAX = "Max-Min", "Softmax"
 BACKGROUND = ("background-mnist", "cifar10")
@@ -140,11 +140,12 @@ def tuning_keeps_shape(rows: Sequence[Row]) -> Finding:
 def winner_take_all_is_cheap(rows: Sequence[Row]) -> Finding:
     """It costs less than 0.35 points: 0.3 as the paper rounds it."""
     here = [row for row in rows if row["line"] in (MAX_MIN, "WTA")]
-    costs = interval(paired(here, measures.best_points, MAX_MIN, "WTA"))
-    if costs is None:
+    costs = paired(here, measures.best_points, MAX_MIN, "WTA")
+    found = interval(costs)
+    if found is None:
         return _nothing(here)
-    below = verdict(interval(-cost for cost in paired(here, measures.best_points, MAX_MIN, "WTA")), above=-0.35)
-    return Finding(in_words(costs, "points lost"), below, here, costs.n, costs)
+    below = verdict(interval(-cost for cost in costs), above=-0.35)
+    return Finding(in_words(found, "points lost"), below, here, found.n, found)
 
 
 def no_matter(rows: Sequence[Row], line: str) -> Finding:

@@ -27,7 +27,6 @@ from maxmincaps.training.record import Record
 AS_TRAINED = "as trained"
 FEWEST_SHOWN = 5
 """So many iterations are shown at least, also of a network that was trained with fewer."""
-Pairs = Float[Tensor, "child parent"]  # a number for each child and parent
 Quantity = Literal["logits", "couplings"]
 
 

