@@ -21,7 +21,7 @@ from maxmincaps.training.environment import environment
 from maxmincaps.training.interrupt import StopWish, stop_wishes
 from maxmincaps.training.observer import SILENT, Observer
 from maxmincaps.training.prepare import check_network, learning_rate_at, threads_of
-from maxmincaps.training.processes import Processes, precision_on, processes_for
+from maxmincaps.training.processes import Processes, launch, precision_on, processes_for
 from maxmincaps.training.record import Record
 from maxmincaps.training.results import begin_record, conclude, end_epoch
 from maxmincaps.training.run import Run, Tally
@@ -40,32 +40,36 @@ def fit(recipe: Recipe, folder: Path | str, *, resume: bool = False, observer: O
     # All that can be wrong with a recipe shows here, before anything is written.
     images = splits(recipe)
     check_network(recipe, images.train)
+    _refuse_small_batches(recipe, len(images.train))
     processes = processes_for(recipe)
-    with record.locked():
+    with record.locked(), stop_wishes() as wish:
         if not record.complete:
-            processes.launch(partial(_train, recipe=recipe, record=record, images=images, observer=observer))
+            task = partial(_train, recipe=recipe, record=record, images=images, observer=observer, wish=wish)
+            launch(processes, task, wish)
     return record
 
 
-def _train(processes: Processes, recipe: Recipe, record: Record, images: Splits, observer: Observer) -> None:
+def _train(
+    processes: Processes, recipe: Recipe, record: Record, images: Splits, observer: Observer, wish: StopWish
+) -> None:
     """Prepare; for each epoch, for each batch, make a step; add to the record; close."""
     observer = observer if processes.is_global_zero else SILENT
-    with threads_of(recipe), stop_wishes(observer.wants_to_stop) as wish:
+    with threads_of(recipe):
         run = Run.prepare(processes, recipe, record, images)
         begin_record(run, environment(processes.device, precision_on(processes.device, recipe)))
         observer.started(recipe, run.steps, run.state.step)
         try:
             while run.state.epoch < recipe.epochs:
                 for batch in run.batches():
-                    observer.stepped(_step(run, batch, wish))
+                    observer.stepped(_step(run, batch, stop=bool(wish) or observer.wants_to_stop()))
                 observer.epoch_ended(end_epoch(run))
             conclude(run)
         finally:
             observer.ended()
 
 
-def _step(run: Run, batch: Batch, wish: StopWish) -> float:
-    """Make one step of Adam, then a checkpoint if one is due or somebody wants to stop; give the loss."""
+def _step(run: Run, batch: Batch, *, stop: bool) -> float:
+    """Make one step of Adam, then a checkpoint if one is due or any process is to stop; give the loss."""
     recipe, state, here = run.recipe, run.state, len(batch)
     for group in run.optimizer.param_groups:
         group["lr"] = learning_rate_at(recipe, state.step, run.steps) * group["rate"]
@@ -81,11 +85,11 @@ def _step(run: Run, batch: Batch, wish: StopWish) -> float:
         reconstruction_weight=recipe.reconstruction_weight,
     )
     correct = (output.lengths.argmax(dim=1) == batch.labels).sum()
-    *sums, stop, save = run.over_processes(
+    *sums, stops, save = run.over_processes(
         *(here * loss.item() for loss in (losses.total, losses.margin, losses.reconstruction)),
         correct.item(),
         here,
-        bool(wish),
+        stop,
         run.checkpoint_is_due(),
     )
     tally = Tally(*sums)
@@ -110,9 +114,9 @@ def _step(run: Run, batch: Batch, wish: StopWish) -> float:
         )
     run.optimizer.zero_grad(set_to_none=True)
     state.batch, state.step = state.batch + 1, state.step + 1
-    if save or stop:
+    if save or stops:
         run.save_checkpoint()
-    if stop:
+    if stops:
         raise KeyboardInterrupt
     return tally.loss / tally.seen
 
@@ -131,6 +135,15 @@ def _refuse_another_run(record: Record, recipe: Recipe, resume: bool) -> None:
         raise InputError(f"{record.folder}: holds a run of another recipe ({differences}); choose another folder")
     if not record.complete and not resume:
         raise InputError(f"{record.folder}: holds an unfinished run; add --resume to continue it")
+
+
+def _refuse_small_batches(recipe: Recipe, images: int) -> None:
+    smallest = images % recipe.batch_size or recipe.batch_size
+    if smallest < recipe.processes:
+        raise InputError(
+            f"the last batch of an epoch has {smallest} of {images} images, too few for {recipe.processes} processes; "
+            f"choose another batch size than {recipe.batch_size}"
+        )
 
 
 def _differences(theirs: Recipe, ours: Recipe) -> str:

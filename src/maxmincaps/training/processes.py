@@ -5,13 +5,18 @@ Fabric, whose import takes longer than all others together.
 """
 
 from collections.abc import Callable
+from functools import partial
+from multiprocessing import active_children, get_context
+from multiprocessing.queues import SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
+from torch.multiprocessing.spawn import ProcessException
 
-from maxmincaps.errors import InputError
+from maxmincaps.errors import DivergedError, InputError
 from maxmincaps.recipe import Recipe
+from maxmincaps.training.interrupt import StopWish
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -26,10 +31,6 @@ class OneProcess:
 
     def __init__(self, device: torch.device, precision: str) -> None:
         self.device, self.precision = device, precision
-
-    def launch(self, function: Callable[[Processes], Any]) -> Any:
-        """Call the function here."""
-        return function(self)
 
     def setup(self, module: nn.Module, *optimizers: torch.optim.Optimizer) -> tuple[Any, ...]:
         """Move the network to the device; its optimizers hold the same parameters and come along."""
@@ -81,6 +82,36 @@ def processes_for(recipe: Recipe) -> Processes:
         )
     except (ValueError, RuntimeError) as error:  # a MisconfigurationException is one of them
         raise InputError(f"{recipe.processes} processes cannot be had here: {str(error).splitlines()[0]}") from None
+
+
+def launch(processes: Processes, task: Callable[[Processes], None], wish: StopWish) -> None:
+    """Do the task in every process, and raise here what kept them from ending it. None is left when this returns."""
+    if isinstance(processes, OneProcess):
+        task(processes)
+        return
+    others, errors = set(active_children()), get_context("spawn").SimpleQueue()
+    try:
+        processes.launch(partial(_tell, task=task, errors=errors))
+    except ProcessException:
+        if wish:
+            errors.put(KeyboardInterrupt())  # it ended them while they were starting
+        if errors.empty():
+            raise
+    except KeyboardInterrupt:
+        for child in set(active_children()) - others:
+            child.kill()
+            child.join()
+        raise
+    if not errors.empty():
+        raise errors.get()  # the first is the cause: the processes that are left alone fail too
+
+
+def _tell(processes: Processes, task: Callable[[Processes], None], errors: SimpleQueue) -> None:
+    """Do the task. An error is sent as it is: raised, it would arrive as another, and Ctrl-C would never arrive."""
+    try:
+        task(processes)
+    except (InputError, DivergedError, KeyboardInterrupt) as error:
+        errors.put(error)
 
 
 def precision_on(device: torch.device, recipe: Recipe) -> str:

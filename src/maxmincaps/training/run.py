@@ -92,12 +92,6 @@ class Run:
     @classmethod
     def prepare(cls, processes: Processes, recipe: Recipe, record: Record, splits: Splits) -> Self:
         """Build the network and its optimizer, new or as the checkpoint has them."""
-        smallest = len(splits.train) % recipe.batch_size or recipe.batch_size
-        if smallest < processes.world_size:
-            raise InputError(
-                f"the last batch of an epoch has {smallest} of {len(splits.train)} images, too few for "
-                f"{processes.world_size} processes; choose another batch size than {recipe.batch_size}"
-            )
         network = initial_network(recipe, splits.train)
         network, optimizer = processes.setup(network, optimizer_for(recipe, network))
         run = cls(processes, recipe, record, splits, network, optimizer, State())
