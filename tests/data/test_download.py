@@ -332,6 +332,22 @@ def test_an_unknown_source_or_dataset_is_answered_with_the_right_names(tmp_path)
         download.get("mnist", photographs=tmp_path, cache=tmp_path)
 
 
+def test_a_set_made_by_an_earlier_procedure_is_made_again_and_not_mixed_in(monkeypatch, tmp_path):
+    _, files = small_digits()
+    dataset = replace(DATASETS["rotated-mnist"], train=6, test=4, sources=(catalog.Made(),))
+    monkeypatch.setitem(DATASETS, dataset.name, dataset)
+    monkeypatch.setattr(download, "_base", lambda *_: None)
+    monkeypatch.setattr(download.larochelle, "make", lambda *_: files)
+    folder = tmp_path / dataset.name
+    made = {"dataset": dataset.name, "source": "regenerated", "regenerated": True, "seed": 0}
+    caches.store(folder, {name: content[::-1] for name, content in files.items()}, **made)
+    assert "made by an earlier procedure" in download.problems(dataset, folder)[0]
+    assert len(load(dataset.name, cache=tmp_path)) == 6
+    assert download.problems(dataset, folder) == []
+    monkeypatch.setattr(download.larochelle, "make", None)  # now it is there, and stays
+    assert len(load(dataset.name, "test", cache=tmp_path)) == 4
+
+
 @pytest.mark.parametrize("named", [True, False])
 def test_the_cache_folder_is_the_one_that_is_named(monkeypatch, tmp_path, named):
     monkeypatch.setenv("MAXMINCAPS_CACHE", str(tmp_path / "environment"))

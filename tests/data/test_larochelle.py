@@ -1,6 +1,8 @@
 """The regenerated sets follow the stated procedure."""
 
 import math
+import os
+import subprocess
 import sys
 
 import numpy as np
@@ -53,6 +55,23 @@ def test_rotation_by_nothing_and_by_a_quarter_hardly_change_a_pixel(digits):
     # A neighbour one pixel away weighs exp(−1 / (2 · 0.3²)) = 0.4 %.
     assert (still.int() - images.int()).abs().max() <= 5
     assert (quarter.int() - torch.rot90(images, -1, (1, 2)).int()).abs().max() <= 5
+
+
+SHA256_OF_ROTATED = """
+import hashlib, math, numpy, torch
+from maxmincaps.data import larochelle
+random = numpy.random.RandomState(0)
+digits = torch.from_numpy(random.randint(0, 256, (1000, 28, 28)).astype(numpy.uint8))
+turned = larochelle.rotated(digits, torch.from_numpy(random.uniform(0, 2 * math.pi, 1000)))
+print(hashlib.sha256(turned.numpy().tobytes()).hexdigest())
+"""
+
+
+def test_rotation_gives_the_same_bytes_on_a_processor_without_vector_instructions():
+    run = [sys.executable, "-c", SHA256_OF_ROTATED]
+    plain = {**os.environ, "ATEN_CPU_CAPABILITY": "default"}
+    first, second = (subprocess.check_output(run, env=environment) for environment in (os.environ, plain))
+    assert first == second
 
 
 @pytest.fixture

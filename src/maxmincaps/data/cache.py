@@ -33,6 +33,8 @@ class Manifest:
     regenerated: bool
     sha256: dict[str, str]
     seed: int = 0
+    procedure: int = 1
+    """Of a regenerated set: which version of the procedure made it."""
 
 
 def cache_folder(cache: Path | None = None) -> Path:
@@ -82,10 +84,19 @@ def _tidy(folder: Path) -> None:
         shutil.rmtree(room)
 
 
-def store(folder: Path, files: Mapping[str, bytes], *, dataset: str, source: str, regenerated: bool, seed: int) -> None:
+def store(
+    folder: Path,
+    files: Mapping[str, bytes],
+    *,
+    dataset: str,
+    source: str,
+    regenerated: bool,
+    seed: int,
+    procedure: int = 1,
+) -> None:
     """Write `files` and their manifest, all or nothing, in place of what `folder` held before."""
     sha256 = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
-    manifest = Manifest(dataset, source, regenerated, sha256, seed)
+    manifest = Manifest(dataset, source, regenerated, sha256, seed, procedure)
     with writing(folder), room_beside(folder) as room:
         new, old = room / "new", room / "old"
         new.mkdir()

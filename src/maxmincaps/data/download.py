@@ -30,7 +30,7 @@ def present(dataset: Dataset, cache: Path, *, seed: int = 0) -> tuple[Path, Mani
     """Give the dataset's folder and what it holds; fetch the dataset first if it is not there."""
     folder = place(dataset, cache, seed)
     manifest = manifest_of(folder)
-    if manifest is None:
+    if manifest is None or _outdated(dataset, manifest):
         manifest = get(dataset.name, cache=cache, seed=seed)
     return folder, manifest
 
@@ -81,7 +81,8 @@ def get(
             return manifest
         with writing(root), room_beside(folder) as scratch:
             files, came_from, made = _fetch(dataset, scratch, source, from_dir, root, photographs, seed, say)
-        store(folder, files, dataset=name, source=came_from, regenerated=made, seed=seed)
+        procedure = larochelle.PROCEDURES.get(name, 1)
+        store(folder, files, dataset=name, source=came_from, regenerated=made, seed=seed, procedure=procedure)
     say(f"{name}: {came_from}")
     manifest = manifest_of(folder)
     assert manifest is not None
@@ -96,6 +97,8 @@ def problems(dataset: Dataset, folder: Path) -> list[str]:
         return [str(error)]
     if manifest is None:
         return [f"{folder}: not on this machine"]
+    if _outdated(dataset, manifest):
+        return [f"{folder}: made by an earlier procedure; `maxmincaps data get {dataset.name}` makes it again"]
     found = []
     for split in ("train", "test"):
         try:
@@ -103,6 +106,11 @@ def problems(dataset: Dataset, folder: Path) -> list[str]:
         except InputError as error:
             found.append(str(error))
     return found
+
+
+def _outdated(dataset: Dataset, manifest: Manifest) -> bool:
+    """Tell whether a set was made here by a procedure that gave other pixels than ours does now."""
+    return manifest.regenerated and manifest.procedure != larochelle.PROCEDURES.get(dataset.name, 1)
 
 
 def check(cache: Path | None = None) -> dict[str, list[str]]:
