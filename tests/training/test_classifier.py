@@ -79,10 +79,21 @@ def test_a_clone_has_all_parameters_and_a_wrong_setting_is_told_by_name(digits):
     ours = small(iterations=2)
     assert clone(ours).get_params() == ours.get_params()
     assert clone(ours).set_params(iterations=1).iterations == 1
-    with pytest.raises(InputError, match="no setting is called 'typs'"):
+    with pytest.raises(InputError, match="no setting of CapsNetClassifier is called 'typs'"):
         small(settings={"typs": 3}).fit(*digits)
     with pytest.raises(InputError, match="too small"):
         CapsNetClassifier().fit(*digits)
+
+
+@pytest.mark.parametrize("name", ["validation", "watch", "processes", "epochs", "seed"])
+def test_a_setting_that_would_change_nothing_is_refused_and_the_right_ones_are_named(digits, name):
+    with pytest.raises(InputError, match=f"is called '{name}'; there are .*conv_channels"):
+        small(settings=SMALL | {name: 2}).fit(*digits)
+
+
+def test_it_is_trained_on_the_device_that_its_settings_name(digits):
+    with pytest.raises(InputError, match="device 'nowhere' cannot be used here"):
+        small(settings=SMALL | {"device": "nowhere"}).fit(*digits)
 
 
 NOT_OURS = {"check_methods_subset_invariance": "single precision: a batch of another size rounds otherwise"}

@@ -14,11 +14,12 @@ from maxmincaps.capsules.network import CapsNet
 from maxmincaps.data.augment import for_testing, for_training
 from maxmincaps.data.batches import batch_count, generator_for
 from maxmincaps.data.images import ImageSet
-from maxmincaps.errors import DivergedError, InputError, extra
+from maxmincaps.errors import DivergedError, InputError, extra, known
 from maxmincaps.recipe import Recipe, recipe_from
 from maxmincaps.training.average import average_into
 from maxmincaps.training.evaluate import EVALUATION_BATCH
-from maxmincaps.training.prepare import initial_network, learning_rate_at, optimizer_for
+from maxmincaps.training.prepare import initial_network, learning_rate_at, optimizer_for, threads_of
+from maxmincaps.training.processes import processes_for
 
 extra("data", "sklearn")
 from sklearn.base import BaseEstimator, ClassifierMixin  # noqa: E402
@@ -29,13 +30,22 @@ from sklearn.utils.validation import (  # noqa: E402
     validate_data,  # pyrefly: ignore[missing-module-attribute]
 )
 
+PARAMETERS = ("normalization", "iterations", "epochs", "batch_size", "learning_rate")
+OF_RECORDS = (
+    "dataset", "train_images", "test_images", "validation", "image_size", "grey", "seed", "non_finite", "processes",
+    "checkpoint_seconds", "watch",
+)  # fmt: skip
+SETTINGS = [name for name in Recipe.model_fields if name not in PARAMETERS + OF_RECORDS]
+"""The settings of a recipe that a classifier follows beside its parameters."""
+
 
 class CapsNetClassifier(ClassifierMixin, BaseEstimator):
     """A CapsNet that learns from arrays of images and keeps no record: for pipelines and cross-validation.
 
     Images are (image, height, width), (image, channel, height, width), or rows of pixels; a row whose length is no
     square is an image one pixel high, unless `image_shape` says otherwise. Pixels of type uint8 are divided by 255,
-    others are taken as they are. `settings` are any others of a recipe, such as `{"conv_channels": 64, "shift": 2}`.
+    others are taken as they are. `settings` are others of a recipe (`SETTINGS`), such as `{"conv_channels": 64}`. It is
+    trained on their `device`, and answers on the CPU, so that it can be pickled for any machine.
     """
 
     def __init__(
@@ -66,9 +76,10 @@ class CapsNetClassifier(ClassifierMixin, BaseEstimator):
         self.classes_, numbers = np.unique(y, return_inverse=True)
         self.image_shape_ = self._shape_of(X)
         self.recipe_ = self._recipe()
-        self.network_, self.loss_curve_ = _trained(
-            self.recipe_, self._pixels(X), torch.from_numpy(numbers), len(self.classes_)
-        )
+        with threads_of(self.recipe_):
+            self.network_, self.loss_curve_ = _trained(
+                self.recipe_, self._pixels(X), torch.from_numpy(numbers), len(self.classes_)
+            )
         return self
 
     def lengths(self, X: Any) -> Float[ndarray, "image parent"]:
@@ -91,10 +102,11 @@ class CapsNetClassifier(ClassifierMixin, BaseEstimator):
         return self.classes_[winners]
 
     def _recipe(self) -> Recipe:
-        named = ("normalization", "iterations", "epochs", "batch_size", "learning_rate")
+        for name in self.settings or {}:
+            known(name, SETTINGS, f"setting of {type(self).__name__}")
         seed = int(check_random_state(self.random_state).randint(2**31))
         return recipe_from(
-            {**(self.settings or {}), **{name: getattr(self, name) for name in named}, "seed": seed},
+            {**(self.settings or {}), **{name: getattr(self, name) for name in PARAMETERS}, "seed": seed},
             type(self).__name__,
         )
 
@@ -126,7 +138,8 @@ def _trained(
     network = initial_network(
         recipe, ImageSet(torch.empty(0, *images.shape[1:], dtype=torch.uint8), labels, names, "X")
     )
-    optimizer, augment = optimizer_for(recipe, network), for_training(recipe)
+    here, augment = processes_for(recipe), for_training(recipe)
+    trained, optimizer = here.setup(network, optimizer_for(recipe, network))
     averaged = deepcopy(network) if recipe.average else None
     generator = generator_for(recipe.seed, "classifier")
     losses: list[float] = []
@@ -135,11 +148,11 @@ def _trained(
         for chosen in torch.randperm(len(images), generator=generator).split(recipe.batch_size):
             for group in optimizer.param_groups:
                 group["lr"] = learning_rate_at(recipe, len(losses), steps) * group["rate"]
-            seen = augment(images[chosen], generator)
+            seen, right = augment(images[chosen].to(here.device), generator), labels[chosen].to(here.device)
             loss = capsule_losses(
-                network(seen, labels[chosen]),
+                trained(seen, right),
                 seen,
-                labels[chosen],
+                right,
                 margin_high=recipe.margin_high,
                 margin_low=recipe.margin_low,
                 down_weight=recipe.down_weight,
@@ -153,4 +166,4 @@ def _trained(
             losses.append(loss.item())
         if not np.isfinite(losses[-1]):
             raise DivergedError(f"the loss is not finite after {len(losses)} steps; try a smaller learning rate")
-    return (averaged or network).eval(), losses
+    return (averaged or network).eval().cpu(), losses
