@@ -16,7 +16,7 @@ from maxmincaps.report import curves, mistakes, routing
 from maxmincaps.report import responses as response_figures
 from maxmincaps.report.architecture import architecture
 from maxmincaps.report.beginning import Curve, first_steps
-from maxmincaps.report.learning_chapter import learning
+from maxmincaps.report.learning_chapter import LEARNING_TOLD, learning
 from maxmincaps.report.material import Material
 from maxmincaps.report.poll import human_or_network
 from maxmincaps.report.style import LOOKS, footnote, for_page, save
@@ -93,7 +93,7 @@ def test_a_study_half_of_which_was_run_shows_that_half(rows, studies):
     half = Material([row for row in rows if row["normalization"] == "max-min"], studies)
     plates = {plate.name: plate for plate in learning(half)}
     assert [line[0] for line in plates["learning-by-epoch"].content.rows] == ["Max-Min"]
-    assert len(plates["learning"].content.axes) == 1
+    assert len(plates["learning"].content.axes) == len(LEARNING_TOLD)
 
 
 def test_a_grid_of_settings_shows_every_accuracy_and_the_best_in_bold():
