@@ -8,7 +8,7 @@ from matplotlib.colors import to_hex
 from maxmincaps import CapsNet, load
 from maxmincaps.analysis.compare import interval
 from maxmincaps.analysis.poll import Question
-from maxmincaps.analysis.responses import responses, tuning_of
+from maxmincaps.analysis.responses import tuning_of
 from maxmincaps.analysis.traces import evolution as histograms_of
 from maxmincaps.analysis.traces import trace
 from maxmincaps.errors import InputError
@@ -20,6 +20,7 @@ from maxmincaps.report.learning_chapter import LEARNING_TOLD, learning
 from maxmincaps.report.material import Material
 from maxmincaps.report.poll import human_or_network
 from maxmincaps.report.style import LOOKS, footnote, for_page, save
+from maxmincaps.training.responses import responses
 
 
 def words(figure) -> list[str]:

@@ -8,13 +8,13 @@ from statistics import fmean, stdev
 
 import pytest
 
-from maxmincaps.analysis.responses import responses
 from maxmincaps.analysis.vote import vote
 from maxmincaps.report import tables
 from maxmincaps.report.selection import shown, twins
 from maxmincaps.report.table import NOT_RUN, Table
 from maxmincaps.studies import STUDIES
 from maxmincaps.studies.records import table
+from maxmincaps.training.responses import responses
 from tests.report.conftest import small_studies
 
 

@@ -6,10 +6,10 @@ from typing import Any
 
 from maxmincaps.analysis import measures
 from maxmincaps.analysis.compare import ENOUGH, Interval, Verdict, interval, paired, verdict
-from maxmincaps.analysis.responses import responses
 from maxmincaps.analysis.vote import vote
 from maxmincaps.studies.records import Row
 from maxmincaps.studies.study import DATASETS, SHORT
+from maxmincaps.training.responses import responses
 
 Measure = Callable[[Row], float | None]
 MAX_MIN, SOFTMAX = "Max-Min", "Softmax"

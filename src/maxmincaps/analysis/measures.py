@@ -6,10 +6,11 @@ from pathlib import Path
 
 import torch
 
-from maxmincaps.analysis.responses import responses, tuning_of
+from maxmincaps.analysis.responses import tuning_of
 from maxmincaps.analysis.traces import trace
 from maxmincaps.studies.records import Row
 from maxmincaps.training.record import Record
+from maxmincaps.training.responses import responses
 
 NEAR = 0.02
 """A coupling this near to its start has hardly moved: a fifth of 0.1."""

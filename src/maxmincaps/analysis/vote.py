@@ -10,8 +10,8 @@ from jaxtyping import Int64
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from maxmincaps.analysis.responses import Responses
 from maxmincaps.errors import InputError, known
+from maxmincaps.training.responses import Responses
 
 Rule = Literal["majority", "summed"]
 RULES: tuple[Rule, ...] = ("majority", "summed")

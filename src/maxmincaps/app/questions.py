@@ -6,7 +6,6 @@ from pathlib import Path
 import torch
 
 from maxmincaps.analysis.poll import Question
-from maxmincaps.analysis.responses import responses
 from maxmincaps.analysis.vote import vote
 from maxmincaps.app.store import Asked
 from maxmincaps.data.augment import for_testing
@@ -14,6 +13,7 @@ from maxmincaps.data.batches import as_float
 from maxmincaps.data.images import images_of
 from maxmincaps.errors import InputError
 from maxmincaps.training.record import Record
+from maxmincaps.training.responses import responses
 
 
 def questions_of(runs: Sequence[Path], images: Sequence[int] | None = None) -> Asked:

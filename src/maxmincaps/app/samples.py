@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from maxmincaps.analysis.responses import responses
 from maxmincaps.app.pictures import Taken
 from maxmincaps.data.augment import for_testing
 from maxmincaps.data.batches import as_float
@@ -16,6 +15,7 @@ from maxmincaps.data.images import ImageSet, images_of
 from maxmincaps.errors import InputError
 from maxmincaps.recipe import Recipe
 from maxmincaps.training.record import Record
+from maxmincaps.training.responses import responses
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from maxmincaps.analysis import traces
 from maxmincaps.analysis.measures import accuracies_by_epoch, best_points, gap_points
-from maxmincaps.analysis.responses import responses
 from maxmincaps.recipe import Recipe
 from maxmincaps.report import curves, tables
 from maxmincaps.report import responses as response_figures
@@ -27,6 +26,7 @@ from maxmincaps.report.selection import (
 from maxmincaps.studies.records import Row
 from maxmincaps.training.checkpoint import network_for, unfilled_network
 from maxmincaps.training.record import Record
+from maxmincaps.training.responses import responses
 
 REPORT = "maxmincaps report"
 

@@ -9,10 +9,10 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from maxmincaps.analysis.responses import Responses
 from maxmincaps.analysis.responses import confusion as counts_of_confusion
 from maxmincaps.analysis.responses import misclassified as rows_of_mistakes
 from maxmincaps.report.style import FULL_WIDTH, INK, PAPER, look, styled
+from maxmincaps.training.responses import Responses
 
 COLUMNS = 10
 MOST_SHOWN = 40

@@ -7,7 +7,6 @@ from jaxtyping import UInt8
 from torch import Tensor
 
 from maxmincaps.analysis.poll import examples
-from maxmincaps.analysis.responses import Responses, responses
 from maxmincaps.analysis.vote import vote
 from maxmincaps.data.images import images_of
 from maxmincaps.report import mistakes, tables
@@ -16,6 +15,7 @@ from maxmincaps.report.poll import human_or_network
 from maxmincaps.report.selection import Shown, title_of
 from maxmincaps.studies.records import Row
 from maxmincaps.training.record import Record
+from maxmincaps.training.responses import Responses, responses
 
 GRID = "Above each image: its index in the test set, the prediction, and the true label. "
 

@@ -7,8 +7,9 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 
-from maxmincaps.analysis.responses import Responses, shown_images, tuning_of
+from maxmincaps.analysis.responses import shown_images, tuning_of
 from maxmincaps.report.style import FAINT, FULL_WIDTH, INK, Look, look, panel_title, shades, styled
+from maxmincaps.training.responses import Responses
 
 Panels = Sequence[tuple[str, Mapping[str, Responses]]]
 """A dataset's title, and the responses of a network of each normalization to its test images."""

@@ -9,7 +9,6 @@ from maxmincaps.analysis.compare import Interval, interval
 from maxmincaps.analysis.measures import best_points, final_points
 from maxmincaps.analysis.poll import Poll, paper_rows
 from maxmincaps.analysis.poll import table_3 as rows_of_poll
-from maxmincaps.analysis.responses import Responses, responses
 from maxmincaps.analysis.vote import spread, vote
 from maxmincaps.recipe import MachineSettings, Recipe
 from maxmincaps.report.selection import (
@@ -26,6 +25,7 @@ from maxmincaps.report.style import look
 from maxmincaps.report.table import NOT_RUN, Table
 from maxmincaps.studies.records import Row
 from maxmincaps.studies.study import PAPER_SCALE, PaperValue
+from maxmincaps.training.responses import Responses, responses
 
 BEST = "best_test_accuracy"
 DAGGER = "†"

@@ -75,7 +75,7 @@ def tuning(run: Run, *, csv: Csv = None) -> None:
 def misclassified(run: Run, *, csv: Csv = None) -> None:
     """List the test images that a network gets wrong, and count which class is taken for which (figures 9, A.1–A.3)."""
     from maxmincaps.analysis.responses import misclassified as wrong
-    from maxmincaps.analysis.responses import responses
+    from maxmincaps.training.responses import responses
 
     found = responses(run)
     _out(f"{len(found.wrong)} of {len(found.labels)} test images wrong in {run.name}", wrong(found), csv)
@@ -97,9 +97,9 @@ def vote(
         By majority, ties by summed length; or by summed length alone.
     """
     from maxmincaps.analysis.responses import misclassified as wrong
-    from maxmincaps.analysis.responses import responses
     from maxmincaps.analysis.vote import spread
     from maxmincaps.analysis.vote import vote as together
+    from maxmincaps.training.responses import responses
 
     models = [responses(run) for run in runs]
     found = together(models, rule)
