@@ -8,6 +8,7 @@ import random
 import secrets
 import sqlite3
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -94,10 +95,20 @@ class Store:
         self._connection.execute("PRAGMA trusted_schema = OFF")
         if not _is_empty(self._connection):
             check_form(self._connection, self._path)  # first, as the next line changes the file
-        self._connection.execute("PRAGMA journal_mode = WAL")
+        self._switch_journal()
         # FULL: a commit returns when the answer is on the disk, also when the power fails in the next instant.
         self._connection.execute("PRAGMA synchronous = FULL")
         self._connection.execute("PRAGMA foreign_keys = ON")
+
+    def _switch_journal(self) -> None:
+        """Let readers and a writer share the file; where two processes switch at once, SQLite refuses one at once."""
+        for wait in (0.01, 0.1, 1.0):
+            try:
+                self._connection.execute("PRAGMA journal_mode = WAL")
+                return
+            except sqlite3.OperationalError:
+                time.sleep(wait)
+        self._connection.execute("PRAGMA journal_mode = WAL")
 
     def _load(self) -> None:
         notes = dict(self._rows("SELECT name, value FROM poll"))
