@@ -87,7 +87,7 @@ def quickstart(*, out: Path = Path("quickstart"), epochs: int = 5, batch_size: i
     batch_size: int
         Images per step.
     seed: int
-        The same seed gives the same bits.
+        The same seed gives the same bits, on a CPU.
     """
     from maxmincaps.report.build import build  # first, as it needs an extra, which is said before anything is trained
 
