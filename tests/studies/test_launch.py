@@ -166,10 +166,17 @@ def test_two_launchers_on_one_folder_train_each_run_once(serial, tmp_path, monke
     assert bits(folder) == bits(serial)
 
 
+@pytest.fixture
+def foreground():
+    """Let Ctrl-C raise, as for a command in a shell's foreground; jobs in its background are started deaf to it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("foreground")
 @pytest.mark.parametrize("executor", [Here(), ThreadPoolExecutor(1)], ids=["here", "elsewhere"])
 def test_ctrl_c_stops_with_a_checkpoint_and_the_next_launch_goes_on(executor, serial, tmp_path, monkeypatch):
-    look = workers.Obedient.wants_to_stop
-
     class Interrupts(LaunchObserver):
         interrupted = False
 
@@ -178,18 +185,10 @@ def test_ctrl_c_stops_with_a_checkpoint_and_the_next_launch_goes_on(executor, se
                 self.interrupted = True
                 signal.raise_signal(signal.SIGINT)
 
-    observer = Interrupts()
-
-    def looks_slowly(self):
-        if not observer.interrupted and begun(tmp_path):
-            time.sleep(0.1)  # these runs are over in a moment, perhaps before the observer saw them
-        return look(self)
-
-    monkeypatch.setattr(workers.Obedient, "wants_to_stop", looks_slowly)
     monkeypatch.setattr(launches, "LOOK_EVERY_S", 0.01)
     monkeypatch.setattr(workers, "LOOK_EVERY_S", 0.01)
     with executor, pytest.raises(KeyboardInterrupt):
-        launch(grid(), tmp_path, executor, observer=observer)
+        launch(grid(), tmp_path, executor, observer=Interrupts())
     [stopped] = begun(tmp_path)
     assert (stopped / "checkpoint.safetensors").exists()
     assert not list(tmp_path.glob(".stop-*"))
