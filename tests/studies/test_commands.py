@@ -55,6 +55,18 @@ def test_a_study_runs_what_is_missing_and_nothing_else(runs, capsys):
     assert "all 4 runs are there" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(("workers", "timed"), [(1, 1), (2, None)])
+def test_the_time_is_told_for_the_threads_that_a_run_will_have(runs, monkeypatch, workers, timed):
+    told = []
+    monkeypatch.setattr("maxmincaps.studies.launch.launch", lambda *_, **__: {})
+    monkeypatch.setattr(
+        "maxmincaps.studies.cost.measured_speed", lambda recipe: told.append(recipe.threads) or Speed(1.0, 1.0)
+    )
+    shutil.rmtree(runs / run_name(grid()[1]))
+    verbs.run("tiny", scale="little", out=runs, threads=1, workers=workers, yes=True)
+    assert told == [timed]
+
+
 def test_the_status_tells_done_unfinished_and_missing(runs, capsys):
     first, second, *_ = (runs / run_name(recipe) for recipe in grid())
     (first / "result.json").unlink()

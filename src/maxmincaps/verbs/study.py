@@ -117,7 +117,9 @@ def run(
     recipes = [recipe.but(threads=recipe.threads or wanted) for recipe in recipes]
     work = plan(recipes, out)
     missing = [work.recipes[run] for run in work.missing]
-    cost = _announce(f"study {name}, scale {scale}", recipes, missing, out)
+    # Runs side by side share the cores, so all of them take as long as one after the other with every core.
+    timed = missing if workers == 1 and not cluster else [recipe.but(threads=None) for recipe in missing]
+    cost = _announce(f"study {name}, scale {scale}", recipes, timed, out)
     if not missing or not (yes or _agreed()):
         return
     with _executor(workers, cluster) as executor, _Screen() as screen:
@@ -167,15 +169,16 @@ def _announce(title: str, recipes: list[Recipe], missing: list[Recipe], out: Pat
 
     if missing:
         console.print("measuring this machine's speed …", highlight=False)
-    alone = [recipe.but(threads=None) for recipe in missing]
-    found = cost(alone, out)
+    found = cost(missing, out)
     runs = f"{len(missing)} of {len(recipes)} runs missing" if missing else f"all {len(recipes)} runs are there"
     console.print(styled((title, "bold"), f": {runs} in {out}"))
     if missing:
         rates = sorted({speed.training for speed in found.speeds.values()})
         rate = f"{rates[0]:.0f}" + (f" to {rates[-1]:.0f}" if len(rates) > 1 else "")
+        threads = {recipe.threads for recipe in missing}
+        cores = "all cores" if threads == {None} else f"CPU threads: {', '.join(str(n or 'all') for n in threads)}"
         console.print(
-            f"about {found.hours:.2g} hours on this machine ({rate} images/s in training, all cores)", highlight=False
+            f"about {found.hours:.2g} hours on this machine ({rate} images/s in training, {cores})", highlight=False
         )
     return found
 
