@@ -120,6 +120,14 @@ def test_what_is_pushed_to_the_hub_is_config_weights_and_card_and_nothing_else(r
     assert same_answers(network, CapsNet.from_pretrained(Hub.folder))
 
 
+def test_a_network_that_cannot_be_saved_makes_no_repository(monkeypatch):
+    monkeypatch.setattr(hub_mixin, "HfApi", Hub)
+    monkeypatch.setattr(Hub, "told", ())
+    with pytest.raises(InputError, match=r"somebody/capsules: .*put yours into NORMALIZATIONS"):
+        CapsNet(**SMALL, normalization=lambda logits: logits).push_to_hub("somebody/capsules")
+    assert Hub.told == ()
+
+
 def test_a_network_comes_from_the_hub_by_its_name(run, tmp_path, monkeypatch):
     load_network(run).save_pretrained(tmp_path / "hub")
     asked = []

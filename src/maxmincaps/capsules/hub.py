@@ -39,9 +39,17 @@ class OnHub(PyTorchModelHubMixin, library_name="maxmincaps", license="mit", tags
 
     def save_pretrained(self, save_directory: str | Path, **settings: Any) -> str | None:
         """Write config.json, weights and model card into a folder; one that cannot be written so is left as it is."""
-        if self._cannot_be_saved:  # said here, as the mixin first removes the config.json of the folder
-            raise InputError(f"{save_directory}: {self._cannot_be_saved}")
+        self._is_savable(save_directory)  # asked here, as the mixin first removes the config.json of the folder
         return super().save_pretrained(save_directory, **settings)
+
+    def push_to_hub(self, repo_id: str, **settings: Any) -> str:
+        """Upload what `save_pretrained` writes; a network that cannot be written so makes no repository."""
+        self._is_savable(repo_id)
+        return super().push_to_hub(repo_id, **settings)
+
+    def _is_savable(self, where: str | Path) -> None:
+        if self._cannot_be_saved:
+            raise InputError(f"{where}: {self._cannot_be_saved}")
 
     @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path: str | Path, **settings: Any) -> Self:
