@@ -20,6 +20,7 @@ docs: .venv/dev.ready  ## the documentation, into site/; a warning is an error
 	@$(BIN)/zensical build --clean --strict
 
 results: .venv/dev.ready  ## the report of the committed records, and its tables and figures in the pages
+	@rm -rf results/report
 	@$(BIN)/maxmincaps report results --out results/report
 	@$(BIN)/python docs/fill.py
 

@@ -34,6 +34,13 @@ def test_the_committed_tables_are_what_the_committed_records_give(rebuilt):
     assert tables(RESULTS / "report") == tables(rebuilt)
 
 
+def test_there_is_no_committed_figure_that_the_committed_records_do_not_give(rebuilt):
+    committed, given = (
+        {path.name for path in (folder / "figures").glob("*.png")} for folder in (RESULTS / "report", rebuilt)
+    )
+    assert committed == given
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_the_tables_of_a_page_are_the_reports(page):
     text = page.read_text()
