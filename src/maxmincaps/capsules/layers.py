@@ -10,6 +10,7 @@ import torch
 from einops import einsum, rearrange
 from torch import nn
 
+from maxmincaps.capsules.convolution import StridedConvolution
 from maxmincaps.capsules.normalizations import Normalization, normalization_of
 from maxmincaps.capsules.routing import (
     HeldVotes,
@@ -22,7 +23,6 @@ from maxmincaps.capsules.routing import (
     votes_in_pieces,
 )
 from maxmincaps.capsules.shapes import Couplings, Images, Parts, Poses
-from maxmincaps.capsules.spectral import StridedConvolution
 
 
 class PrimaryCapsules(nn.Module):

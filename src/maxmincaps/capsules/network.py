@@ -6,13 +6,13 @@ from typing import Any, Literal, NamedTuple, Self
 import torch
 from torch import nn
 
+from maxmincaps.capsules.convolution import StridedConvolution
 from maxmincaps.capsules.decoder import Decoder
 from maxmincaps.capsules.hub import OnHub
 from maxmincaps.capsules.layers import PrimaryCapsules, RoutedCapsules, Watcher
 from maxmincaps.capsules.memory import keep_large_blocks
 from maxmincaps.capsules.normalizations import Normalization, normalization_of
 from maxmincaps.capsules.shapes import Images, Labels, Lengths, Poses
-from maxmincaps.capsules.spectral import StridedConvolution
 from maxmincaps.errors import InputError
 
 

@@ -1,3 +1,5 @@
+"""A strided convolution by each of its methods: the values and slopes of the direct one, and the rules of choice."""
+
 import copy
 from collections.abc import Callable
 
@@ -8,14 +10,14 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn.functional import conv2d
 
-from maxmincaps.capsules.spectral import (
+from maxmincaps.capsules.convolution import (
     METHODS,
-    Geometry,
     StridedConvolution,
     spectral_pays,
     strided_convolution,
     unfolding_pays,
 )
+from maxmincaps.capsules.phases import Geometry
 from maxmincaps.errors import InputError
 from tests.reference.convolution import convolution
 
@@ -246,8 +248,9 @@ def test_unfolding_pays_where_a_patch_is_smaller_than_the_channels_it_becomes():
 
 def test_auto_does_what_the_rules_say(monkeypatch: pytest.MonkeyPatch):
     used = []
-    monkeypatch.setattr("maxmincaps.capsules.spectral._Spectral.apply", lambda *_: used.append("spectral") or _[0])
-    monkeypatch.setattr("maxmincaps.capsules.spectral._unfolded", lambda *_: used.append("unfold") or _[0])
+    for method, name in (("spectral", "spectral_convolution"), ("unfold", "unfolded_convolution")):
+        way = f"maxmincaps.capsules.convolution.{name}"
+        monkeypatch.setattr(way, lambda images, *_, method=method: used.append(method) or images)
     for channel, size, stride in ((256, 20, 2), (1, 28, 1), (8, 20, 2)):
         strided_convolution(torch.empty(64, channel, size, size), torch.empty(256, channel, 9, 9), None, stride)
     assert used == ["spectral", "unfold"]

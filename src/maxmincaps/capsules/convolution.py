@@ -1,0 +1,132 @@
+"""The strided convolution of a layer, by whichever of its methods is expected to be the fastest.
+
+Those that are not direct work on images that lie in memory *place by place* (row, column, batch, channel). Such images
+come out of them, and pass through ReLU and the like, without ever being copied into another order. (Not through
+`relu_`: they are views, and what changes a view in place makes autograd copy the gradient three times.)
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as functional
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from maxmincaps.capsules.frequencies import Pair
+from maxmincaps.capsules.phases import Geometry
+from maxmincaps.capsules.spectral import spectral_convolution
+from maxmincaps.errors import InputError, known
+
+METHODS = ("auto", "spectral", "unfold", "direct")
+
+# The time for one transformed number, in multiply-adds of a matrix product, besides its own few: measured over twenty
+# layers, fitted by eye to where their forward times are level (backward gains more).
+TRANSFORM = 30
+
+# With fewer channels the products are too thin to run at full speed.
+FEWEST_CHANNELS = 16
+
+
+def strided_convolution(
+    images: Float[Tensor, "batch channel height width"],
+    weight: Float[Tensor, "out channel kernel kernel2"],
+    bias: Float[Tensor, "out"] | None = None,
+    stride: int | Pair = 1,
+    padding: int | Pair = 0,
+    method: str = "auto",
+) -> Float[Tensor, "batch out height2 width2"]:
+    """Convolve as `torch.nn.functional.conv2d` does, by whichever method is expected to be the fastest.
+
+    `method` forces one: "spectral", "unfold" or "direct". Under `torch.compile` and export it is always the direct one.
+    """
+    known(method, METHODS, "method of convolution")
+    geometry = Geometry.of(images.shape[2:], weight.shape[2:], _pair(stride), _pair(padding))
+    method = _chosen(method, geometry, images, weight)
+    if method == "direct":
+        return functional.conv2d(images, weight, bias, geometry.stride, geometry.padding)
+    convolve = spectral_convolution if method == "spectral" else unfolded_convolution
+    return convolve(images.permute(2, 3, 0, 1), weight, bias, geometry).permute(2, 3, 0, 1)
+
+
+def _chosen(method: str, geometry: Geometry, images: Tensor, weight: Tensor) -> str:
+    (out, channel), batch, device = weight.shape[:2], images.shape[0], images.device.type
+    if torch.compiler.is_compiling() or torch.jit.is_tracing():
+        return "direct"
+    if min(geometry.outputs) < 1 or images.shape[1] != channel:
+        return "direct"  # which says best what is wrong
+    if not (batch and channel and out and geometry.phases()):
+        return "direct"  # no images, or no pixel in reach of the kernel: there is nothing to save
+    if method != "auto":
+        return method
+    if spectral_pays(geometry, batch, channel, out, device):
+        return "spectral"
+    return "unfold" if unfolding_pays(geometry, channel, out, device) else "direct"
+
+
+def _pair(numbers: int | Sequence[Any]) -> Pair:
+    if isinstance(numbers, int):
+        return numbers, numbers
+    first, second = numbers
+    return first, second
+
+
+def spectral_pays(geometry: Geometry, batch: int, channel: int, out: int, device: str = "cpu") -> bool:
+    """Say whether the spectral form is expected to be faster than the direct one, by counting what each has to do.
+
+    Never on accelerators, whose libraries choose among such forms themselves. On a processor a number that is
+    transformed takes the time of many multiply-adds of a matrix product, so it needs many channels and images to win.
+    """
+    if device != "cpu" or channel < FEWEST_CHANNELS:
+        return False
+    phases = len(geometry.phases())
+    products = phases * geometry.planes * batch * channel * out
+    transformed = geometry.planes * (phases * (batch + out) * channel + batch * out)
+    effort = TRANSFORM + geometry.rows.places + 2 * geometry.columns.places
+    direct = batch * math.prod(geometry.outputs) * geometry.rows.kernel * geometry.columns.kernel * channel * out
+    return products + effort * transformed < direct
+
+
+def unfolding_pays(geometry: Geometry, channel: int, out: int, device: str = "cpu") -> bool:
+    """Say whether to copy the patch behind each output, and multiply: where a patch is smaller than what it becomes."""
+    return device == "cpu" and geometry.rows.kernel * geometry.columns.kernel * channel < out
+
+
+def unfolded_convolution(
+    images: Float[Tensor, "height width batch channel"],
+    weight: Float[Tensor, "out channel kernel kernel2"],
+    bias: Float[Tensor, "out"] | None,
+    geometry: Geometry,
+) -> Float[Tensor, "height2 width2 batch out"]:
+    """Convolve as one product of all patches with all kernels. The bias is the weight of a patch's additional 1."""
+    (above, left), (down, right) = geometry.padding, geometry.stride
+    if above or left:
+        images = functional.pad(images, (0, 0, 0, 0, left, left, above, above))
+    patches = images.unfold(0, geometry.rows.kernel, down).unfold(1, geometry.columns.kernel, right)
+    # height2 width2 batch channel kernel kernel2 -> (channel kernel kernel2) (height2 width2 batch)
+    rows, kernels = patches.permute(3, 4, 5, 0, 1, 2).flatten(3).flatten(0, 2), weight.flatten(1)
+    if bias is not None:
+        rows = torch.cat([rows, rows.new_ones(1, rows.shape[1])])
+        kernels = torch.cat([kernels, bias[:, None]], dim=1)
+    return (rows.T @ kernels.T).view(*geometry.outputs, images.shape[2], len(weight))
+
+
+class StridedConvolution(nn.Conv2d):
+    """An `nn.Conv2d` (same parameters, state dict and answers) that chooses the fastest method."""
+
+    def __init__(self, *arguments: Any, method: str = "auto", **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        self.method = known(method, METHODS, "method of convolution")
+        if self.groups != 1 or _pair(self.dilation) != (1, 1) or self.padding_mode != "zeros":
+            raise InputError("StridedConvolution: expected groups 1, dilation 1 and zero padding")
+        if isinstance(self.padding, str):
+            raise InputError(f"StridedConvolution: expected padding as a number or a pair, found {self.padding!r}")
+
+    def forward(self, input: Float[Tensor, "batch channel height width"]) -> Float[Tensor, "batch out height2 width2"]:
+        """Convolve a batch of images."""
+        return strided_convolution(input, self.weight, self.bias, _pair(self.stride), _pair(self.padding), self.method)
+
+    def extra_repr(self) -> str:
+        """Add the method to what an ordinary convolution says of itself."""
+        return f"{super().extra_repr()}, method={self.method}"
