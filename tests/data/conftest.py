@@ -1,4 +1,4 @@
-"""A cache of its own for the tests: what they fetch never touches the user's."""
+"""What the tests of data share: a cache of their own, so that what they fetch never touches the user's."""
 
 import os
 
@@ -16,3 +16,11 @@ def own_cache(tmp_path_factory):
         del os.environ["MAXMINCAPS_CACHE"]
     else:
         os.environ["MAXMINCAPS_CACHE"] = before
+
+
+@pytest.fixture
+def published(tmp_path):
+    """A folder for files as somebody else publishes them."""
+    folder = tmp_path / "published"
+    folder.mkdir()
+    return folder
