@@ -42,6 +42,14 @@ def tally(record_property):
     return state
 
 
+@pytest.fixture
+def readings(tmp_path):
+    """Somebody who watches files of strangers being read, in a folder of their own."""
+    from tests.faults.readings import Readings  # which listens to all that this process does
+
+    return Readings(tmp_path)
+
+
 def pytest_terminal_summary(terminalreporter):
     """Print the figures of a long version, and keep them if no test failed."""
     if not TORTURE:

@@ -14,17 +14,16 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
-import numpy as np
 import pytest
 from PIL import Image
 
-from maxmincaps import Recipe, fit
+from maxmincaps import fit
 from maxmincaps.analysis import poll as polls
 from maxmincaps.app import poll as poll_pages
 from maxmincaps.app.store import Store
 from tests.app.conftest import Visitor, asked, serving
-from tests.faults.strangers import fresh_peak_mb, peak_mb
-from tests.faults.test_strangers import SMALL
+from tests.faults.own import own_recipe, write_own
+from tests.faults.readings import fresh_peak_mb, peak_mb
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of Gradio, about itself
 NAMES = ["<script>alert(1)</script>", "[/bold]", "\x1b[2Jcleared"]
@@ -36,12 +35,8 @@ MOST_GROWTH_MB = 400
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     """A run whose classes have the names that a stranger would give them."""
-    random = np.random.default_rng(0)
-    path = tmp_path_factory.mktemp("own") / "images.npz"
-    pixels = random.integers(0, 256, (30, 12, 12), dtype=np.uint8)
-    np.savez(path, images=pixels, labels=np.arange(30) % 3, classes=np.array(NAMES))
-    recipe = Recipe(**SMALL, dataset=str(path), decoder=(8,), batch_size=8, epochs=1, threads=1)
-    return fit(recipe, tmp_path_factory.mktemp("runs") / "run").folder
+    images = write_own(tmp_path_factory.mktemp("own") / "images.npz", names=NAMES)
+    return fit(own_recipe(images, epochs=1), tmp_path_factory.mktemp("runs") / "run").folder
 
 
 @contextmanager
