@@ -54,6 +54,16 @@ def test_the_opposite_accuracies_make_table_1_fail(tmp_path):
     assert {found[name].verdict for name in names} == {Verdict.FAILS}
 
 
+def test_accuracies_that_cross_from_seed_to_seed_leave_table_1_undecided(tmp_path):
+    def crossing(entry):
+        turn = 0.4 * (entry.recipe.seed - 2) * (1 if entry.line.label == "Max-Min" else -1)
+        return 100 - (100 - as_the_paper(entry)) * (1 - turn)
+
+    found = by_name(write_study(tmp_path, "datasets", "full", crossing).values())
+    names = ("better-on-mnist", "better-on-cifar10", "errors-fall")
+    assert {found[name].verdict for name in names} == {Verdict.UNDECIDED}
+
+
 def test_two_seeds_are_not_enough_and_a_third_that_was_asked_for_counts(tmp_path):
     two = write_study(tmp_path, "datasets", "small", as_the_paper)
     assert by_name(two.values())["better-on-rotated-mnist"].verdict is Verdict.TOO_FEW

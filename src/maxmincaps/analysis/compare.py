@@ -17,6 +17,7 @@ class Verdict(StrEnum):
 
     HOLDS = "holds"
     FAILS = "does not hold"
+    UNDECIDED = "undecided"
     TOO_FEW = "not enough runs"
 
 
@@ -69,10 +70,12 @@ def paired(
 
 
 def verdict(found: Interval | None, above: float = 0.0) -> Verdict:
-    """Judge the claim that a mean lies above a bound: it holds if the whole interval does."""
-    if found is None or found.low is None or found.n < ENOUGH:
+    """Judge the claim that a mean lies above a bound: it holds if the whole interval does, and fails if none of it."""
+    if found is None or found.low is None or found.high is None or found.n < ENOUGH:
         return Verdict.TOO_FEW
-    return Verdict.HOLDS if found.low > above else Verdict.FAILS
+    if found.low > above:
+        return Verdict.HOLDS
+    return Verdict.UNDECIDED if found.high > above else Verdict.FAILS
 
 
 def t_quantile(degrees: int, probability: float = 0.975) -> float:

@@ -64,7 +64,7 @@ def gain(rows: Sequence[Row], dataset: str) -> Finding:
 
 
 def errors_fall(rows: Sequence[Row]) -> Finding:
-    """Max-Min takes away at least 8.6 % of Softmax's errors on each of the five datasets."""
+    """Max-Min takes away errors on each of the five datasets, and at least 8.6 % of Softmax's on average."""
     falls = {dataset: interval(measures.error_falls(runs_of(rows, dataset=dataset))) for dataset in DATASETS}
     found = {dataset: fall for dataset, fall in falls.items() if fall}
     if not found:
@@ -73,8 +73,10 @@ def errors_fall(rows: Sequence[Row]) -> Finding:
     n = min((fall.n for fall in found.values()), default=0) if len(found) == len(DATASETS) else 0
     if n < ENOUGH:
         return Finding(ours, Verdict.TOO_FEW, rows, n)
-    holds = all(fall.mean >= 8.6 and (fall.low or 0) > 0 for fall in found.values())
-    return Finding(ours, Verdict.HOLDS if holds else Verdict.FAILS, rows, n)
+    if all(fall.mean >= 8.6 and verdict(fall) is Verdict.HOLDS for fall in found.values()):
+        return Finding(ours, Verdict.HOLDS, rows, n)
+    fails = any(verdict(fall, above=8.6) is Verdict.FAILS for fall in found.values())
+    return Finding(ours, Verdict.FAILS if fails else Verdict.UNDECIDED, rows, n)
 
 
 def background_gains_most(rows: Sequence[Row]) -> Finding:

@@ -25,7 +25,7 @@ from maxmincaps.studies.records import coverage, read
 from maxmincaps.studies.study import Study
 from maxmincaps.training.record import write_whole
 
-SIGNS = {Verdict.HOLDS: "✓", Verdict.FAILS: "✗", Verdict.TOO_FEW: "…"}
+SIGNS = {Verdict.HOLDS: "✓", Verdict.FAILS: "✗", Verdict.UNDECIDED: "?", Verdict.TOO_FEW: "…"}
 
 
 @dataclass(frozen=True)
