@@ -5,10 +5,9 @@ import subprocess
 import sys
 import time
 
-from safetensors.torch import load_file
-
 from maxmincaps import fit
 from maxmincaps.training.record import Record
+from tests.training.bits import equal_bits
 
 TRAIN = """
 import sys
@@ -34,8 +33,7 @@ def test_a_run_that_is_killed_again_and_again_ends_with_the_same_bits(tiny, tmp_
         else:
             assert process.wait() == 0
     assert kills
-    for name in ("best", "last"):
-        ours, theirs = (load_file(run.folder / f"{name}.safetensors") for run in (record, undisturbed))
-        assert all(ours[key].equal(theirs[key]) for key in theirs)
+    for which in ("best", "last"):
+        assert equal_bits(record, undisturbed, which)
     assert len(record.history) == 6
     assert record.result["final_test_accuracy"] == undisturbed.result["final_test_accuracy"]

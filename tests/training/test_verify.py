@@ -1,10 +1,17 @@
-"""A record whose files are unsound is refused in one line, not with a traceback, nor taken for sound."""
+"""A sound record passes verification; an unsound one is refused in one line, and never taken for sound."""
+
+import json
+import shutil
 
 import pytest
 
 from maxmincaps import InputError, fit
 from maxmincaps.training.checkpoint import load_tensors, save_tensors
 from maxmincaps.training.verify import verified
+
+
+def test_a_record_is_verified_by_loading_and_measuring_again(whole):
+    assert len(list(verified(whole.folder))) == 5
 
 
 def test_predictions_that_are_not_one_for_each_label_do_not_pass_verification(tiny, tmp_path):
@@ -15,3 +22,10 @@ def test_predictions_that_are_not_one_for_each_label_do_not_pass_verification(ti
         save_tensors(path, {**tensors, "predictions": tensors["predictions"][:kept]}, note)
         with pytest.raises(InputError, match=rf"lengths\.safetensors: expected .*, found .*\({kept},\)"):
             list(verified(record.folder))
+
+
+def test_a_false_result_does_not_pass_verification(whole, tmp_path):
+    copy = shutil.copytree(whole.folder, tmp_path / "copy")
+    (copy / "result.json").write_text(json.dumps({**whole.result, "best_test_accuracy": 0.999}))
+    with pytest.raises(InputError, match=r"says best_test_accuracy 99\.9"):
+        list(verified(copy))

@@ -1,0 +1,50 @@
+"""What is not finite stops a run with its last good weights, or is left out and counted."""
+
+import math
+
+import pytest
+
+from maxmincaps import NORMALIZATIONS, Normalization, fit
+from maxmincaps.errors import DivergedError
+from maxmincaps.training.record import Record
+from tests.training.bits import weights_of
+
+
+@pytest.fixture
+def exploding():
+    """A normalization whose couplings become infinite after some steps."""
+    calls = []
+
+    def explode(logits):
+        calls.extend([1] * (logits.ndim == 3))  # in routing, and not when the layer asks for its typical couplings
+        return logits * (math.inf if len(calls) == 5 else 1)
+
+    NORMALIZATIONS["exploding"] = Normalization(explode)
+    yield "exploding"
+    del NORMALIZATIONS["exploding"]
+
+
+def test_a_loss_that_is_not_finite_stops_the_run_and_keeps_the_last_good_weights(exploding, tiny, tmp_path):
+    with pytest.raises(DivergedError, match=r"not finite at epoch 1, step 3 .*last good weights are in"):
+        fit(tiny(normalization=exploding), tmp_path / "run")
+    assert all(tensor.isfinite().all() for tensor in weights_of(Record(tmp_path / "run")).values())
+    assert not Record(tmp_path / "run").complete
+
+
+def test_a_step_that_is_not_finite_can_be_skipped_and_is_counted(exploding, tiny, tmp_path):
+    record = fit(tiny(normalization=exploding, non_finite="skip"), tmp_path / "run")
+    assert record.result["skipped_steps"] == 1
+    assert all(tensor.isfinite().all() for tensor in weights_of(record).values())
+
+
+def test_of_a_watched_run_the_steps_that_were_skipped_are_left_out(exploding, tiny, tmp_path):
+    record = fit(tiny(normalization=exploding, non_finite="skip", watch=6), tmp_path / "run")
+    assert record.result["skipped_steps"] == 1
+    assert len(record.steps) == 5
+    assert all(math.isfinite(step["loss"]) for step in record.steps)
+
+
+def test_a_watched_run_that_diverges_keeps_the_steps_before(exploding, tiny, tmp_path):
+    with pytest.raises(DivergedError, match="step 2 "):  # not 3: watching routes too
+        fit(tiny(normalization=exploding, watch=6), tmp_path / "run")
+    assert len(Record(tmp_path / "run").steps) == 1

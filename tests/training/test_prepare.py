@@ -1,0 +1,50 @@
+"""What a training starts with: initial values, and how fast each layer learns at each step."""
+
+import pytest
+
+from maxmincaps import CapsNet
+from maxmincaps.data.images import splits
+from maxmincaps.training.prepare import initial_network, learning_rate_at, optimizer_for
+
+
+def test_sabours_initial_values_are_those_of_the_spec(tiny):
+    recipe = tiny(initial_values="sabour", conv_channels=64, vote_sigma=0.1)
+    network = initial_network(recipe, splits(recipe).train)
+    assert network.conv1.weight.std().item() == pytest.approx(0.05 * 0.88, rel=0.05)  # cut off at two sigma
+    assert network.primary.convolution.weight.abs().max() <= 0.2
+    assert network.digits.weights.std().item() == pytest.approx(0.1, rel=0.1)
+    assert network.primary.convolution.bias.eq(0.1).all()
+
+
+def test_the_learning_rate_decays_continuously_down_to_its_floor(tiny):
+    recipe = tiny(learning_rate=0.001, decay=0.96, decay_steps=2000, min_learning_rate=1e-6, warmup=0)
+    assert learning_rate_at(recipe, 0, 1) == 0.001
+    assert learning_rate_at(recipe, 1000, 1) == pytest.approx(0.001 * 0.96**0.5)
+    assert learning_rate_at(recipe, 2000, 1) == pytest.approx(0.00096)
+    assert learning_rate_at(recipe, 10**7, 1) == 1e-6
+
+
+def test_a_cosine_ends_at_the_floor_and_a_warm_up_begins_low(tiny):
+    recipe = tiny(schedule="cosine", warmup=9, learning_rate=0.001, min_learning_rate=1e-6)
+    assert learning_rate_at(recipe, 0, 1000) == pytest.approx(0.0001)
+    assert learning_rate_at(recipe, 500, 1000) == pytest.approx(0.0005)
+    assert learning_rate_at(recipe, 1000, 1000) == 1e-6
+
+
+def rates(recipe, **sizes):
+    network = CapsNet(normalization=recipe.normalization, **sizes)
+    return {group["name"]: group["rate"] for group in optimizer_for(recipe, network).param_groups}
+
+
+def test_large_layers_learn_more_slowly_the_more_terms_their_sums_have(tiny):
+    ours = rates(tiny())
+    assert (ours["others"], ours["primary"]) == (1, 6000 / (256 * 81))
+    assert rates(tiny(), conv_channels=8, types=2)["primary"] == 1
+    assert rates(tiny(), types=128)["votes"] == pytest.approx(ours["votes"] * 30_000 / (128 * 36 * 8))
+    assert rates(tiny(vote_rate=0.25, primary_rate=0.5)) == {"others": 1, "primary": 0.5, "votes": 0.25}
+
+
+def test_w_moves_the_further_the_smaller_the_couplings_are_that_it_acts_through(tiny):
+    assert rates(tiny(normalization="uniform"))["votes"] == 1
+    assert rates(tiny(normalization="softmax"))["votes"] == pytest.approx(10)
+    assert rates(tiny())["votes"] == pytest.approx(2.5, rel=0.01)

@@ -1,0 +1,111 @@
+"""A run that is stopped loses nothing, is continued with the same bits, and never takes another's folder."""
+
+import signal
+
+import pytest
+
+from maxmincaps import Recipe, fit
+from maxmincaps.errors import InputError
+from maxmincaps.training.checkpoint import CHECKPOINT
+from maxmincaps.training.observer import Observer
+from maxmincaps.training.record import Record
+from tests.training.bits import equal_bits
+
+
+class StopAt(Observer):
+    """Presses Ctrl-C after so many steps."""
+
+    def __init__(self, step):
+        self.step = step
+
+    def stepped(self, loss):
+        self.step -= 1
+        if self.step == 0:
+            signal.raise_signal(signal.SIGINT)
+
+
+def stopped(recipe, folder, step):
+    """Give the record of a run that was stopped after so many steps."""
+    with pytest.raises(KeyboardInterrupt):
+        fit(recipe, folder, observer=StopAt(step))
+    return Record(folder)
+
+
+@pytest.fixture
+def half(tiny, tmp_path):
+    """The record of a run that was stopped after two steps."""
+    return stopped(tiny(), tmp_path / "run", 2)
+
+
+@pytest.mark.parametrize("step", [1, 2, 3, 4, 5])
+def test_ctrl_c_loses_nothing_and_the_resumed_run_has_the_same_bits(whole, tiny, tmp_path, step):
+    assert not stopped(tiny(), tmp_path / "run", step).complete
+    resumed = fit(tiny(), tmp_path / "run", resume=True)
+    assert equal_bits(resumed, whole)
+    assert equal_bits(resumed, whole, "best")
+    timeless = [
+        {name: value for name, value in line.items() if name not in ("images_per_s", "seconds", "peak_memory_mb")}
+        for line in resumed.history
+    ]
+    for line, undisturbed in zip(timeless, whole.history, strict=True):
+        assert line.items() <= undisturbed.items()
+
+
+def test_the_average_and_what_was_watched_survive_a_stop(tiny, tmp_path):
+    recipe = tiny(average=0.9, schedule="cosine", warmup=2, watch=5)
+    whole = fit(recipe, tmp_path / "whole")
+    stopped(recipe, tmp_path / "run", 4)
+    resumed = fit(recipe, tmp_path / "run", resume=True)
+    assert equal_bits(resumed, whole)
+    assert resumed.read("steps.jsonl") == whole.read("steps.jsonl")
+
+
+def test_a_complete_run_is_not_trained_again(whole, tiny):
+    before = (whole.folder / "result.json").stat().st_mtime_ns
+    assert fit(tiny(), whole.folder) == whole
+    assert (whole.folder / "result.json").stat().st_mtime_ns == before
+
+
+def test_another_recipe_never_overwrites_a_run(whole, tiny):
+    with pytest.raises(InputError, match="another recipe \\(epochs 2, not 3\\); choose another folder"):
+        fit(tiny(epochs=3), whole.folder)
+
+
+def test_an_unfinished_run_is_continued_only_when_asked(half, tiny):
+    with pytest.raises(InputError, match="unfinished run; add --resume"):
+        fit(tiny(), half.folder)
+
+
+def test_a_folder_with_other_things_in_it_is_left_alone(tiny, tmp_path):
+    (tmp_path / "thesis.tex").write_text("years of work")
+    with pytest.raises(InputError, match="is not empty"):
+        fit(tiny(), tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_two_processes_cannot_train_in_one_folder(tiny, tmp_path):
+    record = Record(tmp_path / "run")
+    with record.locked(), pytest.raises(InputError, match="another process is training here"):
+        fit(tiny(), record.folder)
+
+
+def test_a_checkpoint_cut_in_half_is_said_and_kept(half, tiny):
+    checkpoint = half.folder / CHECKPOINT
+    cut = checkpoint.read_bytes()[: checkpoint.stat().st_size // 2]
+    checkpoint.write_bytes(cut)
+    with pytest.raises(InputError, match=r"checkpoint\.safetensors: is not a whole safetensors file"):
+        fit(tiny(), half.folder, resume=True)
+    assert checkpoint.read_bytes() == cut
+
+
+def test_a_checkpoint_of_another_recipe_is_said(half, tiny):
+    (half.folder / "recipe.json").write_text(tiny(seed=5).to_json())
+    with pytest.raises(InputError, match="is of recipe"):
+        fit(tiny(seed=5), half.folder, resume=True)
+    assert (half.folder / CHECKPOINT).exists()
+
+
+def test_a_checkpoint_is_taken_up_by_a_version_whose_defaults_give_recipes_another_fingerprint(half, tiny, monkeypatch):
+    before = Recipe.fingerprint
+    monkeypatch.setattr(Recipe, "fingerprint", lambda recipe: before(recipe)[::-1])
+    assert fit(tiny(), half.folder, resume=True).complete
