@@ -22,6 +22,7 @@ from maxmincaps.analysis import poll as polls
 from maxmincaps.app import poll as poll_pages
 from maxmincaps.app.store import Store
 from tests.app.conftest import Visitor, asked, serving
+from tests.faults.hostile import PATHS, asked_raw, hostile_requests
 from tests.faults.own import own_recipe, write_own
 from tests.faults.readings import fresh_peak_mb, peak_mb
 
@@ -142,33 +143,37 @@ def test_the_views_of_many_sessions_do_not_add_up_without_end(explorer, scale, t
     tally("sessions", tried=sessions, kept_at_most=MOST_VISITORS, MB_grown=round(peak_mb() - before))
 
 
-def picture(size, kind="PNG"):
+def png(width, height):
     file = io.BytesIO()
-    Image.new("L", size, 200).save(file, kind)
-    return f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"
+    Image.new("L", (width, height), 200).save(file, "PNG")
+    return file.getvalue()
+
+
+def url(content, kind="png"):
+    return f"data:image/{kind};base64,{base64.b64encode(content).decode()}"
 
 
 def test_uploads_have_limits_and_a_refusal_is_a_sentence(explorer, tally):
     guest = Guest(explorer.port, "upload").open()
-    bomb = bytearray(base64.b64decode(picture((8, 8)).partition(",")[2]))
+    bomb = bytearray(png(8, 8))
     bomb[16:24] = (60_000).to_bytes(4, "big") * 2
     refused = [
-        "data:image/png;base64," + base64.b64encode(bytes(bomb)).decode(),
-        "data:image/png;base64," + base64.b64encode(b"0" * (8 << 20 | 9)).decode(),
-        "data:image/svg+xml;base64," + base64.b64encode(b"<svg onload=alert(1)>").decode(),
+        url(bytes(bomb)),
+        url(b"0" * (8 << 20 | 9)),
+        url(b"<svg onload=alert(1)>", "svg+xml"),
         "/etc/passwd",
         "file:///etc/passwd",
         {"url": "http://127.0.0.1/"},
         ["x"] * 1000,
         None,
-        picture((6000, 6000)),
+        url(png(6000, 6000)),
     ]
     for sent in refused:
         status, told = guest.do("upload", picture=sent, swap=False)
         assert status == 200
         assert 'role="alert">This cannot be shown' in told["data"][1]
         assert not LEAKS.search(json.dumps(told["data"][1]).encode())
-    status, told = guest.do("upload", picture=picture((50, 40)), swap=True)
+    status, told = guest.do("upload", picture=url(png(50, 40)), swap=True)
     assert "your picture at 12×12" in told["data"][1]
     assert guest.do("upload", picture="x" * (17 << 20), swap=False)[0] == 413
     tally("uploads", tried=len(refused) + 2, refused=len(refused) + 1)
@@ -182,116 +187,6 @@ def test_the_explorer_itself_asks_nobody_anything(explorer, tally):
     assert len(connected) > before  # we do hear of connections
     assert {address.split("'")[1] for address in connected if "'" in address} == {"127.0.0.1"}
     tally("connections", to_others=0)
-
-
-# Hostile requests
-
-PATHS = [
-    "/../../etc/passwd",
-    "/%2e%2e/%2e%2e/etc/passwd",
-    "/..%2f..%2fetc%2fpasswd",
-    "/assets/../../../etc/passwd",
-    "/assets/%2e%2e/%2e%2e/config.py",
-    "/static/..%5c..%5cx",
-    "/file=/etc/passwd",
-    "/gradio_api/file=/etc/passwd",
-    "/gradio_api/file=../../x",
-    "/gradio_api/proxy=http://127.0.0.1:1/",
-    "/gradio_api/stream/a/b/c",
-    "/custom_component/a/b/c/d",
-    "/image/-1.png",
-    "/image/99999999999999999999.png",
-    "/image/1.png/../../x",
-    "/image/%00.png",
-    "/answer/",
-    "/state/../answer",
-    "//evil.example/",
-    "/?token=x",
-    "/gradio_api/queue/join",
-    "/gradio_api/queue/data",
-    "/gradio_api/upload",
-    "/gradio_api/component_server",
-    "/gradio_api/call/sample",
-    "/gradio_api/reset",
-    "/gradio_api/cancel",
-    "/login",
-    "/logout",
-    "/monitoring",
-    "/openapi.json",
-    "/docs",
-    "/redoc",
-    "/.git/config",
-    "/.env",
-    "/poll.sqlite",
-    "/%ff%fe",
-    "/a%0d%0aset-cookie:x=1",
-]
-METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT", "FOO"]
-BODIES = [b"", b"{", b"null", b"[]", b'"x"', b"[" * 900, b"\xff\xfe\x00", b'{"image":0,"label":1e999}', b"a=b&c=d"]
-BODIES += [json.dumps(body).encode() for body in (
-    {"data": [], "fn_index": 0}, {"data": ["x"] * 50, "fn_index": 3, "session_hash": "h"}, {"fn_index": "draw"},
-    {"data": [None] * 7, "fn_index": 5, "session_hash": "../../x"}, {"data": {}, "fn_index": -1}, {"fn_index": 10**9},
-    {"data": [0, "nope", "x", "y", "z", 1, "w"], "fn_index": 5, "session_hash": "h"},
-    {"data": [{"path": "/etc/passwd", "meta": {"_type": "gradio.FileData"}}] * 7, "fn_index": 5, "session_hash": "h"},
-)]  # fmt: skip
-HEADERS = [
-    {"host": "evil.example"},
-    {"host": ""},
-    {"host": "127.0.0.1.evil.example"},
-    {"host": "[::1].evil.example"},
-    {"origin": "http://evil.example"},
-    {"origin": "null"},
-    {"cookie": "=;;;=\x01", "content-type": "multipart/form-data; boundary=" + "x" * 500},
-    {"content-length": "99999999999"},
-    {"content-length": "-1"},
-    {"x-forwarded-for": "8.8.8.8", "x-forwarded-host": "evil.example", "x-forwarded-proto": "https"},
-    {"range": "bytes=0-99999999999", "if-range": "x"},
-    {"transfer-encoding": "chunked", "content-length": "5"},
-]
-
-
-def asked_raw(port, content):
-    """Send bytes, and give the status that comes back; 0 where the door was closed without a word."""
-    with closing(socket.create_connection(("127.0.0.1", port), timeout=600)) as connection:
-        try:
-            connection.sendall(content)
-            if b"connection: close" not in content:  # the other side would wait for the rest
-                connection.shutdown(socket.SHUT_WR)
-            answer = b"".join(iter(lambda: connection.recv(1 << 16), b""))
-        except ConnectionError:
-            return 0, b""
-    status = answer.partition(b" ")[2][:3]
-    return int(status) if status.isdigit() else 0, answer.partition(b"\r\n\r\n")[2]
-
-
-def hostile_requests(wide):
-    """Give hostile requests as bytes: every method, path, body and header that is above, and what is no HTTP at all."""
-    plain = {"host": "127.0.0.1", "connection": "close"}
-    for method in METHODS if wide else ["GET", "POST", "DELETE"]:
-        for path in ["/", *PATHS]:
-            yield _bytes(method, path, plain, b"{}")
-    for body in BODIES:
-        for path in ("/answer", "/gradio_api/run/predict", "/gradio_api/queue/join", "/gradio_api/component_server"):
-            yield _bytes("POST", path, {**plain, "content-type": "application/json"}, body)
-    for headers in HEADERS:
-        yield _bytes("GET", "/", {**plain, **headers})
-        yield _bytes("POST", "/answer", {**plain, **headers}, b"{}")
-    yield from (
-        b"\r\n\r\n",
-        b"\x16\x03\x01\x02\x00" + bytes(512),
-        b"GET / HTTP/9.9\r\n\r\n",
-        b"GET /\r\n\r\n",
-        b"A" * 70_000,
-    )
-    yield b"GET / HTTP/1.1\r\nhost: 127.0.0.1\r\n" + b"x: " + b"y" * 70_000 + b"\r\n\r\n"
-    yield b"GET / HTTP/1.1\r\n" + b"".join(b"x%d: y\r\n" % number for number in range(5000)) + b"\r\n"
-    yield b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-
-
-def _bytes(method, path, headers, body=b""):
-    lines = [f"{method} {path} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
-    lines += [] if "content-length" in headers or not body else [f"content-length: {len(body)}"]
-    return "\r\n".join([*lines, "", ""]).encode("latin-1") + body
 
 
 def besieged(port, wide):
