@@ -68,12 +68,12 @@ def test_an_upload_has_the_pixels_that_are_read_from_the_same_file(tmp_path, mod
 
 
 def test_the_explorer_shows_a_cropped_network_the_window_that_predict_shows_it(tiny, tmp_path):
-    from maxmincaps.app.explorer import _Explorer
+    from maxmincaps.app.reactions import Reactions
 
     run = fit(tiny(crop=24, epochs=1), tmp_path / "run").folder
     noise = np.random.default_rng(0).integers(0, 256, (31, 50), dtype=np.uint8)
     Image.fromarray(noise).save(tmp_path / "some.png")
-    page = _Explorer(models_of([run]), None, size_before_crop(Record(run)))
+    page = Reactions(models_of([run]), None, size_before_crop(Record(run)))
     page._routed = lambda image, note, _: (image, note)
     sent = SimpleNamespace(_data={"picture": url((tmp_path / "some.png").read_bytes())})
     image, note = page.upload(sent)
