@@ -30,7 +30,7 @@ bench: .venv/dev.ready  ## our step beside a textbook's, each in its own process
 clean:
 	rm -rf .venv .pytest_cache .ruff_cache .hypothesis dist site
 
-.venv/quickstart.ready: EXTRAS := data,report
+.venv/quickstart.ready: EXTRAS := data,report,app
 .venv/dev.ready: EXTRAS := dev
 .venv/%.ready: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "maxmincaps needs Python 3.11 or newer; try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }

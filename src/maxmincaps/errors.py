@@ -1,7 +1,9 @@
 """What a user can put right: one exception, and the sentence that lists the right names."""
 
+import sys
 from collections.abc import Iterable
 from importlib import import_module
+from shlex import quote
 from types import ModuleType
 
 CONTROLS = {code: "�" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
@@ -45,4 +47,6 @@ def extra(name: str, module: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name != module.partition(".")[0]:
             raise
-        raise InputError(f"this needs maxmincaps[{name}]; pip install 'maxmincaps[{name}]'") from None
+        # By this very Python, as an environment need not be active for its commands to be called.
+        install = f"{quote(sys.executable)} -m pip install -e '.[{name}]'"
+        raise InputError(f"this needs the optional part {name}; where maxmincaps was checked out: {install}") from None

@@ -183,5 +183,5 @@ def test_a_photograph_without_contrast_is_refused(tmp_path, monkeypatch):
 
 def test_without_the_packages_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "skimage", None)
-    with pytest.raises(InputError, match=r"this needs maxmincaps\[data\]; pip install 'maxmincaps\[data\]'"):
+    with pytest.raises(InputError, match=r"this needs the optional part data; .* -m pip install -e '\.\[data\]'"):
         larochelle.read_photographs()

@@ -15,6 +15,7 @@ from tests.docs.pages import BLOCK, NAMES, PAGES, ROOT, SHELLS, blocks, commands
 LANGUAGES = {"python", "toml", "json", "text", "", "bibtex", *SHELLS}
 QUICK = {"train", "runs", "verify", "evaluate", "export"}
 OTHERS = {
+    ".",
     "git",
     "cd",
     "dask",

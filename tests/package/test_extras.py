@@ -1,6 +1,7 @@
 """Each optional part is enough for its own commands, and a command that lacks its part names it."""
 
 import json
+import re
 import subprocess
 import sys
 import tomllib
@@ -105,13 +106,18 @@ def test_the_core_does_its_commands_and_every_other_names_the_part_that_it_lacks
     for line, part in LACKING.items():
         code, said = told[line]
         assert code == 2, (line, said)
-        assert f"pip install 'maxmincaps[{part}]'" in " ".join(said.split()), (line, said)
+        assert f"pip install -e '.[{part}]'" in " ".join(said.split()), (line, said)
     assert not (tmp_path / "quickstart").exists()  # it is said before anything is trained
 
 
 def test_every_part_of_the_package_is_tried_alone():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert set(project["optional-dependencies"]) - {"all", "dev"} == set(MODULES) == set(LACKING.values())
+
+
+def test_the_quickstart_installs_what_it_needs_and_what_it_suggests_at_its_end():
+    (installed,) = re.findall(r"quickstart\.ready: EXTRAS := (\S+)", (ROOT / "Makefile").read_text())
+    assert {"data", LACKING["quickstart"], LACKING["app runs/one"]} <= set(installed.split(","))
 
 
 PAGES = """
@@ -179,4 +185,4 @@ def test_each_part_alone_is_enough_for_its_commands(part, wheel, clean, free_por
     told = json.loads(clean.call("python", "-c", COMMANDS.format(lines=others)).splitlines()[-1])
     for line, (code, said) in told.items():
         assert code == 2, (line, said)
-        assert f"pip install 'maxmincaps[{LACKING[line]}]'" in " ".join(said.split()), (line, said)
+        assert f"pip install -e '.[{LACKING[line]}]'" in " ".join(said.split()), (line, said)

@@ -66,7 +66,7 @@ def test_the_wheel_trains_and_exports_in_a_clean_environment(wheel, clean):
     clean.install(f"{wheel}[data]")
     clean.call("maxmincaps", "train", "--out", "run", *["--epochs", "1", "--train-images", "100", "--batch-size", "50"])
     said = clean.call("maxmincaps", "export", "run", "--out", "net.onnx", code=2)
-    assert "pip install 'maxmincaps[export]'" in said
+    assert "pip install -e '.[export]'" in said
     clean.install(f"{wheel}[export]")
     clean.call("maxmincaps", "export", "run", "--out", "net.onnx")
     clean.call("maxmincaps", "export", "run", "--to", "hub", "--out", "hub")

@@ -58,7 +58,7 @@ def test_a_folder_without_a_run_says_so(tmp_path):
 
 def test_a_missing_board_is_named(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "tensorboard", None)
-    with pytest.raises(InputError, match=r"pip install 'maxmincaps\[tensorboard\]'"):
+    with pytest.raises(InputError, match=r"pip install -e '\.\[tensorboard\]'"):
         TensorBoard(tmp_path)
 
 
@@ -93,5 +93,5 @@ def test_a_board_that_is_not_installed_is_said_before_anything_is_trained(comman
     monkeypatch.setitem(sys.modules, "tensorboard", None)
     code, said = command("--tensorboard", str(tmp_path / "board"))
     assert code == 2
-    assert "pip install 'maxmincaps[tensorboard]'" in said
+    assert "pip install -e '.[tensorboard]'" in said
     assert not (tmp_path / "run").exists()
