@@ -34,6 +34,7 @@ app = App(
     help="Capsule networks with Max-Min normalization: train them, look inside, reproduce the paper.",
     version_flags=["--version"],
     error_formatter=_said,
+    suppress_keyboard_interrupt=False,  # it says how to go on
     default_parameter=Parameter(json_list=False),  # a file may be called "[1].png"
 )
 use, inside, paper, data = (

@@ -38,8 +38,8 @@ def train(undisturbed):
     """Give the words that train this run into a folder, from wherever it was left."""
 
     def words(out):
-        new = [] if Record(out).exists else ["--recipe", str(undisturbed.folder.parent / "recipe.json")]
-        return ["train", "--quiet", "--out", str(out), "--resume", *new]
+        anew = ["--recipe", str(undisturbed.folder.parent / "recipe.json")]
+        return ["train", "--quiet", "--out", str(out), *(["--resume"] if Record(out).exists else anew)]
 
     return words
 
@@ -95,14 +95,14 @@ def test_a_disk_that_is_full_until_somebody_makes_room(trials, undisturbed, tmp_
         pytest.skip("a small disk cannot be mounted here")
     disk = tmp_path / "disk"
     disk.mkdir()
-    train = f"{sys.executable} -m maxmincaps train --quiet --resume --out {disk}/run"
+    train = f"{sys.executable} -m maxmincaps train --quiet --out {disk}/run"
     every = sum(path.stat().st_size for path in undisturbed.folder.iterdir()) // 1024
     for number, kilobytes in enumerate(spread(every, scale(2, 7))[1:]):
         script = f"""
             mount -t tmpfs -o size={kilobytes}k none {disk}
             {train} --recipe {undisturbed.folder.parent / "recipe.json"}; echo $?
             mount -o remount,size=64m {disk}
-            {train}; echo $?
+            {train} --resume; echo $?
             cp -r {disk}/run {tmp_path / str(number)}
         """
         done = subprocess.run([*IN_A_NAMESPACE, script], capture_output=True, text=True, check=True)

@@ -116,6 +116,14 @@ def test_diverged_runs_are_counted_and_have_no_number(runs, studies, rows):
     )
 
 
+def test_a_run_that_is_not_over_is_listed_as_unfinished_and_not_as_diverged(rows):
+    nothing_yet = {"status": "unfinished", "best_test_accuracy": None, "final_test_accuracy": None}
+    found = tables.all_runs([{**row, **nothing_yet} if row["seed"] else row for row in rows])
+    counts = {row[found.columns.index("n")] for row in found.rows}
+    assert "1 (and 2 unfinished)" in counts
+    assert "diverged" not in " ".join(counts)
+
+
 def test_runs_that_belong_to_no_study_stand_in_table_1_as_their_own(of_study, rows, studies):
     nothing = shown(replace(studies["datasets"], scales={}), rows)
     pair = twins(rows)["mnist-5k"]

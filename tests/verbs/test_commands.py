@@ -206,6 +206,24 @@ def test_resume_takes_the_recipe_of_the_record(command, run):
     assert "epochs 2, not 9" in shown
 
 
+def test_there_must_be_a_run_to_resume(command, tmp_path):
+    code, shown = command("train", "--out", tmp_path / "frist", "--resume")
+    assert (code, "frist: there is no run to resume" in shown) == (2, True)
+    assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("verb", "advice"), [("train", "--resume"), ("quickstart", "the same command goes on")])
+def test_ctrl_c_ends_with_one_line_that_tells_how_to_go_on(command, tmp_path, monkeypatch, verb, advice):
+    def stopped(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("maxmincaps.verbs.train.fit", stopped)
+    code, shown = command(verb, "--out", tmp_path / "run")
+    assert code == 130
+    assert "maxmincaps: stopped, nothing is lost; " in shown
+    assert shown.endswith(advice)
+
+
 def test_a_record_that_is_broken_says_which_file(command, run, tmp_path):
     import shutil
 

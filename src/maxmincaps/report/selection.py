@@ -1,6 +1,7 @@
 """Which runs a figure or a table shows, and what has to be said of them wherever their numbers stand."""
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,9 +66,10 @@ def means_of_lines(runs: Shown, measure: Callable[[Row], float]) -> list[tuple[s
 
 
 def counted(rows: Sequence[Row]) -> str:
-    """Say how many runs there are, and how many of them diverged."""
-    diverged = len(rows) - len(complete(rows))
-    return f"{len(complete(rows))}" + (f" (and {diverged} diverged)" if diverged else "")
+    """Say how many runs came to a result, and how many diverged or are not over yet."""
+    states = Counter(row["status"] for row in rows)
+    others = ", ".join(f"{states[state]} {state}" for state in ("diverged", "unfinished") if states[state])
+    return f"{states['complete']}" + (f" (and {others})" if others else "")
 
 
 def budgets(rows: Iterable[Row]) -> str:

@@ -67,6 +67,8 @@ def train(
     else:
         wanted = recipe_from({**(settings_in(recipe) if recipe else {}), **flags}, str(recipe or "train"))
     folder = out or Path("runs") / run_name(wanted)
+    if resume and not Record(folder).exists:
+        raise InputError(f"{folder}: there is no run to resume; leave --resume out to start one")
     try:
         record = fit(wanted, folder, resume=resume, observer=Together(*onlookers))
     except KeyboardInterrupt:
@@ -93,15 +95,18 @@ def quickstart(*, out: Path = Path("quickstart"), epochs: int = 5, batch_size: i
 
     recipe = recipe_from({"epochs": epochs, "batch_size": batch_size, "seed": seed}, "quickstart")
     console.print("The paper's network, 8,215,568 parameters, on 4,000 digits; tested on 1,000 others\n", style="bold")
-    records = [
-        fit(
-            recipe.but(normalization=normalization),
-            out / normalization,
-            resume=True,
-            observer=ProgressBar(normalization),
-        )
-        for normalization in ("max-min", "softmax")
-    ]
+    try:
+        records = [
+            fit(
+                recipe.but(normalization=normalization),
+                out / normalization,
+                resume=True,
+                observer=ProgressBar(normalization),
+            )
+            for normalization in ("max-min", "softmax")
+        ]
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt("stopped, nothing is lost; the same command goes on") from None
     _show_results(records)
     page = build(out, out / "report")
     command = sys.argv[0]  # as it was called, so that each line can be copied
