@@ -90,6 +90,19 @@ def _restore(before):
     NORMALIZATIONS.update(before)
 
 
+def test_no_two_pages_train_different_runs_in_one_folder():
+    trainings = [
+        words
+        for page in PAGES
+        for language, code in blocks(page)
+        if language in SHELLS
+        for words in commands(code)
+        if words[:2] == ["maxmincaps", "train"] and "--out" in words and "--resume" not in words
+    ]
+    folders = [words[words.index("--out") + 1] for words in trainings]
+    assert len(set(folders)) == len(set(map(tuple, trainings))) > 1
+
+
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)
 def test_every_link_of_a_page_leads_to_a_file(page):
     words = BLOCK.sub("", page.read_text(encoding="utf-8"))
