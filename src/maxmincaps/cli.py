@@ -3,9 +3,9 @@
 import signal
 import sys
 from collections.abc import Sequence
-from typing import Any
 
 from cyclopts import App, CycloptsError, Group, Parameter
+from cyclopts.command_spec import CommandSpec
 from rich.text import Text
 
 from maxmincaps.errors import DivergedError, InputError, one_line
@@ -35,16 +35,26 @@ app = App(
     version_flags=["--version"],
     error_formatter=_said,
     suppress_keyboard_interrupt=False,  # it says how to go on
-    default_parameter=Parameter(json_list=False),  # a file may be called "[1].png"
+    # A file may be called "[1].png", and --empty-images is no flag that anybody wants.
+    default_parameter=Parameter(json_list=False, negative_iterable=""),
 )
 use, inside, paper, data = (
     Group.create_ordered(title) for title in ("Train and use", "Look inside", "Reproduce the paper", "Data and speed")
 )
 
 
+class _Verb(CommandSpec):
+    """One line among the verbs of a list; its whole docstring once it is loaded, and so asked itself."""
+
+    def resolve(self, parent_app: App) -> App:
+        """Load the verb."""
+        verb = super().resolve(parent_app)
+        verb.help = None
+        return verb
+
+
 def _verb(parent: App, where: str, name: str, help: str, group: Group | None = None) -> None:
-    in_group: dict[str, Any] = {"group": group} if group else {}
-    parent.command(f"maxmincaps.verbs.{where}", name=name, help=help, **in_group)
+    parent._commands[name] = _Verb(f"maxmincaps.verbs.{where}", name, help=help, group=group)
 
 
 _verb(app, "train:train", "train", "Train a network and leave a record of it.", use)
@@ -54,7 +64,7 @@ _verb(app, "runs:evaluate", "evaluate", "Measure a run's network on its test set
 _verb(app, "runs:predict", "predict", "Classify image files.", use)
 _verb(app, "runs:runs", "runs", "List the records below a folder.", use)
 _verb(app, "runs:verify", "verify", "Check that a record is whole and that its figures are true.", use)
-_verb(app, "export:export", "export", "Write a trained network as ONNX or as a torch program.", use)
+_verb(app, "export:export", "export", "Write a trained network as ONNX, torch program, hub folder or record.", use)
 
 _verb(app, "app:app", "app", "Open the explorer: draw a digit and watch it being routed.", inside)
 look_app = App(name="look", help="Print what a trained network does: couplings, lengths, errors.", group=inside)

@@ -53,6 +53,20 @@ def test_help_answers_without_torch():
     assert all(verb in shown for verb in ("train", "evaluate", "predict", "runs", "verify", "data", "study"))
 
 
+@pytest.mark.parametrize(
+    ("verb", "told"),
+    [
+        ("train", "The same with Softmax on MNIST: maxmincaps train --dataset mnist --normalization softmax."),
+        ("predict", "resized to what the network takes"),
+        ("export", "ONNX and torch programs take any number of images"),
+    ],
+)
+def test_a_verb_that_is_asked_itself_tells_more_than_its_line_in_the_list(command, verb, told):
+    _, shown = command(verb, "--help")
+    assert told in shown
+    assert "--empty-" not in shown
+
+
 def test_every_setting_of_a_recipe_is_a_flag_with_its_help(command):
     _, shown = command("train", "--help")
     for name, field in Recipe.model_fields.items():
