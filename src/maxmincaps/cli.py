@@ -4,7 +4,7 @@ import signal
 import sys
 from collections.abc import Sequence
 
-from cyclopts import App, CycloptsError, Group, Parameter
+from cyclopts import App, CycloptsError, Group, Parameter, UnknownCommandError
 from cyclopts.command_spec import CommandSpec
 from rich.text import Text
 
@@ -16,6 +16,8 @@ INPUT_ERROR, DIVERGED, INTERRUPTED = 2, 3, 130
 
 def _said(error: CycloptsError) -> Text:
     """Say what is wrong with the arguments in one line."""
+    if isinstance(error, UnknownCommandError):
+        return _line(_unknown(error))
     # Imported here, as they would be a third of the time in which `--help` answers.
     from pydantic import ValidationError
 
@@ -23,6 +25,16 @@ def _said(error: CycloptsError) -> Text:
 
     cause = error.__cause__ or error.__context__
     return _line(in_words(cause) if isinstance(cause, ValidationError) else str(error))
+
+
+def _unknown(error: UnknownCommandError) -> str:
+    """Name the verbs that there are; the library's own sentence would load all of them, and torch with them."""
+    from difflib import get_close_matches
+
+    word = (error.unused_tokens or [""])[0]
+    names = [name for name in error.app or () if not name.startswith("-")]
+    near = "".join(f"; did you mean {name}?" for name in get_close_matches(word, names, 1))
+    return f"no command is called {word!r:.100}{near or '; there are ' + ', '.join(names)}"
 
 
 def _line(message: str) -> Text:

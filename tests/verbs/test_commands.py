@@ -41,10 +41,10 @@ def run(tmp_path_factory):
     return fit(Recipe(**TINY), tmp_path_factory.mktemp("runs") / "tiny").folder
 
 
-def test_help_answers_without_torch():
+def test_help_and_a_mistyped_verb_answer_without_torch():
     """Each in a process of its own, as a user calls it."""
     calls = "import sys, maxmincaps.cli as cli\ntry: cli.main(%r)\nexcept SystemExit: sys.exit('torch' in sys.modules)"
-    for words in (["--help"], ["--version"], ["data", "--help"]):
+    for words in (["--help"], ["--version"], ["data", "--help"], ["tran"], ["data", "gte"]):
         done = subprocess.run([sys.executable, "-c", calls % words], capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
     shown = subprocess.run(
@@ -184,7 +184,9 @@ def not_an_image(folder):
         (["verify", "."], "is not the record of a run: it has no recipe.json"),
         (["evaluate", "nowhere"], "nowhere is not the record of a run: there is no such folder"),
         (["runs", "."], "there is no record of a run below it; `maxmincaps train` makes one"),
-        (["fly"], "Unknown command"),
+        (["fly"], "no command is called 'fly'; there are train, quickstart, recipe"),
+        (["tran"], "no command is called 'tran'; did you mean train?"),
+        (["study", "rnu"], "no command is called 'rnu'; did you mean run?"),
     ],
 )
 def test_wrong_input_is_one_clear_line_and_exit_code_two(command, tmp_path, monkeypatch, words, expected):
