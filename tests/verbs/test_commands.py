@@ -1,6 +1,7 @@
 """The command as a user meets it: what it prints, how it ends, what it leaves alone."""
 
 import json
+import re
 import subprocess
 import sys
 
@@ -8,7 +9,7 @@ import pytest
 import torch
 from PIL import Image
 
-from maxmincaps import fit, load
+from maxmincaps import Record, fit, load
 from maxmincaps.cli import main
 from maxmincaps.recipe import NAMED, Recipe
 from tests.conftest import TINY
@@ -88,6 +89,19 @@ def test_train_evaluate_runs_and_verify_tell_one_story(command, tmp_path):
     assert "softmax" in command("runs", tmp_path / "runs")[1]
     _, shown = command("runs", tmp_path / "runs", "--sql", "select epochs + 40 from runs where status = 'complete'")
     assert "42" in shown
+
+
+def test_one_epoch_of_one_step_is_told_in_the_singular_and_every_share_in_one_form(command, tiny, tmp_path):
+    (tmp_path / "r.json").write_text(tiny(epochs=1, train_images=50).to_json())
+    folder = tmp_path / "run"
+    shown = [command("train", "--recipe", tmp_path / "r.json", "--out", folder)[1]]
+    shown += [command("verify", folder)[1], str(Record(folder))]
+    assert "1 epoch of 1 step" in shown[0]
+    for words in shown:
+        assert " 1 epoch" in words
+        assert "1 epochs" not in words
+        assert re.search(r"\d %", words)
+        assert not re.search(r"\d%", words)
 
 
 def test_a_recipe_file_gives_settings_and_flags_come_on_top(command, tmp_path):

@@ -8,6 +8,7 @@ from maxmincaps.data.catalog import DATASETS
 from maxmincaps.errors import InputError
 from maxmincaps.training.checkpoint import load_network, load_tensors
 from maxmincaps.training.record import Record
+from maxmincaps.training.words import counted, percent
 
 
 def save_for_hub(folder: Path | str, out: Path | str, weights: Literal["best", "last"] = "best") -> Path:
@@ -38,7 +39,7 @@ def card_facts(folder: Path | str, weights: Literal["best", "last"] = "best") ->
     accuracy = result["best_test_accuracy" if weights == "best" else "final_test_accuracy"]
     facts = {
         "title": f"A capsule network for {name}, routed with {recipe.normalization}",
-        "accuracy": f"{accuracy:.2%} of {data['test_images']:,} test images",
+        "accuracy": f"{percent(accuracy)} of {data['test_images']:,} test images",
         "weights": weights,
         "epoch": load_tensors(record.folder / f"{weights}.safetensors")[1]["epoch"],
         "epochs": result["epochs"],
@@ -47,8 +48,9 @@ def card_facts(folder: Path | str, weights: Literal["best", "last"] = "best") ->
         "whiten": recipe.whiten,
         "data": f"{name}: {data['train_images']:,} images to train, {data['test_images']:,} to test."
         + (" Regenerated here by the authors' procedure, not their own draw." if data["regenerated"] else ""),
-        "budget": f"{result['epochs']} epochs, {result['steps']:,} steps of {recipe.batch_size} images, "
-        f"{result['seconds']:.0f} s on {where['processor']} ({where['device']}, {where['threads']} threads).",
+        "budget": f"{counted(result['epochs'], 'epoch')}, {counted(result['steps'], 'step')} of {recipe.batch_size} "
+        f"images, {result['seconds']:.0f} s on {where['processor']} "
+        f"({where['device']}, {counted(where['threads'], 'thread')}).",
         "recipe": recipe.but(dataset=name).to_json().strip(),
         "fingerprint": recipe.fingerprint(),
     }

@@ -7,6 +7,7 @@ from maxmincaps.export.card import card_facts, empty_folder
 from maxmincaps.training.checkpoint import load_network, load_tensors, save_tensors
 from maxmincaps.training.record import Record
 from maxmincaps.training.verify import measured_again
+from maxmincaps.training.words import percent
 
 TOLD = ("recipe.json", "data.json", "environment.json", "history.jsonl", "result.json")
 USE = """from maxmincaps import load_network
@@ -32,6 +33,6 @@ def save_small_record(folder: Path | str, out: Path | str, weights: Literal["bes
         small.write(name, record.read(name))
     save_tensors(small.folder / f"{weights}.safetensors", half, note)
     accuracy, images = measured_again(small.folder, weights)
-    facts |= {"use": USE, "half": True, "accuracy": f"{accuracy:.2%} of {images:,} test images"}
+    facts |= {"use": USE, "half": True, "accuracy": f"{percent(accuracy)} of {images:,} test images"}
     small.write("README.md", str(load_network(small.folder, weights).generate_model_card(**facts)))
     return Shared(small.folder, accuracy, images)

@@ -26,6 +26,7 @@ from maxmincaps.data.cache import make_folder, sync_folder, write_through
 from maxmincaps.errors import InputError
 from maxmincaps.recipe import Recipe
 from maxmincaps.training.statements import Data, Environment, Epoch, Result, Statements, Step, parsed
+from maxmincaps.training.words import counted, percent
 
 TRAINED = Path(__file__).parents[1] / "trained" / "mnist"
 """The record of the network that comes with the package: Max-Min, trained on MNIST, its weights in half precision."""
@@ -88,9 +89,9 @@ class Record:
         recipe = self.recipe
         what = f"{self.folder}: {recipe.dataset}, {recipe.normalization}, r = {recipe.iterations}, seed {recipe.seed}"
         if not self.complete:
-            return f"{what}, unfinished: {len(self.history)} of {recipe.epochs} epochs"
-        best, final = (self.result[f"{kind}_test_accuracy"] for kind in ("best", "final"))
-        return f"{what}, {recipe.epochs} epochs: best {best:.2%}, final {final:.2%}"
+            return f"{what}, unfinished: {len(self.history)} of {counted(recipe.epochs, 'epoch')}"
+        best, final = (percent(self.result[f"{kind}_test_accuracy"]) for kind in ("best", "final"))
+        return f"{what}, {counted(recipe.epochs, 'epoch')}: best {best}, final {final}"
 
     def _repr_html_(self) -> str:
         """Show the record in a notebook."""

@@ -13,6 +13,7 @@ from maxmincaps.training.checkpoint import load_network
 from maxmincaps.training.evaluate import accuracy, class_lengths
 from maxmincaps.training.record import Record
 from maxmincaps.training.responses import responses
+from maxmincaps.training.words import counted, percent
 
 
 def measured_again(folder: Path, weights: Literal["best", "last"] = "best") -> tuple[float, int]:
@@ -34,7 +35,7 @@ def verified(folder: Path) -> Iterator[str]:
     yield f"recipe {recipe.fingerprint()}: {recipe.dataset}, {recipe.normalization}, seed {recipe.seed}"
     if len(record.history) != result["epochs"]:
         raise InputError(f"{folder}: expected {result['epochs']} epochs in history.jsonl, found {len(record.history)}")
-    yield f"history of {result['epochs']} epochs"
+    yield f"history of {counted(result['epochs'], 'epoch')}"
     stated = responses(folder)
     if len(stated.labels) != data["test_images"]:
         raise InputError(
@@ -46,9 +47,9 @@ def verified(folder: Path) -> Iterator[str]:
         measured, images = measured_again(folder, weights)
         # Another machine rounds otherwise: an image in a thousand may fall on the other side.
         _agree(folder, name, result, measured, 0.001)
-        yield f"{weights} weights give {measured:.2%} of {images} test images, as stated"
+        yield f"{weights} weights give {percent(measured)} of {images} test images, as stated"
 
 
 def _agree(folder: Path, name: str, result: dict, found: float, tolerance: float = 1e-9) -> None:
     if not torch.isclose(torch.tensor(result[name]).double(), torch.tensor(found).double(), rtol=0, atol=tolerance):
-        raise InputError(f"{folder}: result.json says {name} {result[name]:.4%}, found {found:.4%}")
+        raise InputError(f"{folder}: result.json says {name} {percent(result[name], 4)}, found {percent(found, 4)}")

@@ -10,6 +10,7 @@ from rich.text import Text
 from maxmincaps.errors import CONTROLS
 from maxmincaps.recipe import Recipe
 from maxmincaps.training.observer import Observer
+from maxmincaps.training.words import counted, percent
 
 
 class Terminal(Console):
@@ -42,8 +43,9 @@ class ProgressBar(Observer):
     def started(self, recipe: Recipe, steps: int, done: int) -> None:
         """Open the bar; it runs in the process that trains."""
         title = self.title or f"{recipe.dataset} · {recipe.normalization}"
+        epochs = counted(recipe.epochs, "epoch")
         if not done:
-            console.print(styled((title, "bold"), f" · {recipe.epochs} epochs of {steps // recipe.epochs} steps"))
+            console.print(styled((title, "bold"), f" · {epochs} of {counted(steps // recipe.epochs, 'step')}"))
         else:
             console.print(styled((title, "bold"), f" · continued at step {done} of {steps}"))
         self.progress = Progress(
@@ -69,8 +71,8 @@ class ProgressBar(Observer):
         """Say what the epoch came to."""
         name = "validation" if "validation_accuracy" in line else "test"
         console.print(
-            f"  epoch {line['epoch']:>3}   {name} {line[f'{name}_accuracy']:7.2%}   "
-            f"training {line['running_train_accuracy']:7.2%}   loss {line['train_loss']:.4f}   "
+            f"  epoch {line['epoch']:>3}   {name} {percent(line[f'{name}_accuracy']):>8}   "
+            f"training {percent(line['running_train_accuracy']):>8}   loss {line['train_loss']:.4f}   "
             f"{line['images_per_s']:.0f} images/s"
         )
 
@@ -92,8 +94,3 @@ def table(title: str, *columns: str) -> Table:
     for column in columns:
         made.add_column(column.removeprefix("#"), justify="right" if column.startswith("#") else "left")
     return made
-
-
-def percent(share: float | None) -> str:
-    """Write a fraction as a percentage."""
-    return "–" if share is None else f"{100 * share:.2f} %"
