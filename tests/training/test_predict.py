@@ -58,3 +58,41 @@ def test_a_size_that_the_window_cannot_be_cut_from_is_refused(tiny, tmp_path):
         record.write("data.json", {**record.data, "size_before_crop": [height, width]})
         with pytest.raises(InputError, match=rf"seen at 24×24, found {height}×{width} cut to 24×24"):
             Predictor.of(record.folder)
+
+
+@pytest.mark.parametrize("paper", [0, 255])
+@pytest.mark.parametrize("size", [(600, 120), (120, 600), (150, 120)])
+def test_a_digit_on_a_long_picture_is_seen_as_the_same_digit_on_a_square(tmp_path, size, paper):
+    digits = load("mnist-5k", "test")
+    digit = Image.fromarray(digits.images[int((digits.labels == 2).nonzero()[0]), 0].numpy()).resize((112, 112))
+    for name, whole in (("square", (112, 112)), ("long", size)):
+        picture = Image.new("L", whole, 0)
+        picture.paste(digit, (whole[0] // 4 * (whole[0] > 120), whole[1] // 4 * (whole[1] > 120)))
+        picture.point(lambda light: abs(paper - light)).save(tmp_path / f"{name}.png")
+    predictor = Predictor.of()
+    square, long = (predictor.picture(tmp_path / f"{name}.png") for name in ("square", "long"))
+    assert long.flatten()[0] == paper / 255
+    assert predictor.lengths(abs(paper / 255 - square)).argmax() == 2
+    assert predictor.lengths(abs(paper / 255 - long)).argmax() == 2
+
+
+def test_a_line_of_a_million_pixels_is_seen_as_a_line(tmp_path):
+    Image.new("L", (1_000_000, 1), 200).save(tmp_path / "line.png")
+    assert Predictor.of().picture(tmp_path / "line.png").shape == (1, 28, 28)
+
+
+def test_a_network_of_own_images_sees_a_long_picture_as_its_folder_was_read(tiny, tmp_path):
+    noise = np.random.default_rng(0).integers(0, 256, (20, 30, 50), dtype=np.uint8)
+    for number, pixels in enumerate(noise):
+        folder = tmp_path / "own" / "ab"[number % 2]
+        folder.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(pixels).save(folder / f"{number:02}.png")
+    settings = {"dataset": str(tmp_path / "own"), "image_size": 28, "train_images": None, "epochs": 1}
+    record = fit(tiny(**settings), tmp_path / "run")
+    tested = {image.numpy().tobytes() for image in load(settings["dataset"], "test", image_size=28).images}
+    predictor = Predictor.of(record.folder)
+    seen = {
+        predictor.picture(path).mul(255).round().to(torch.uint8).numpy().tobytes()
+        for path in (tmp_path / "own").rglob("*.png")
+    }
+    assert tested <= seen

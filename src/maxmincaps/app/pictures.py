@@ -42,11 +42,11 @@ def drawn(url: str, shape: tuple[int, int, int]) -> Taken | None:
     return Taken(torch.from_numpy(placed).expand(channels, height, width).clone(), "your drawing, centred by its mass")
 
 
-def uploaded(url: str, shape: tuple[int, int, int], swap: bool = False) -> Taken:
+def uploaded(url: str, shape: tuple[int, int, int], swap: bool = False, *, in_proportion: bool = False) -> Taken:
     """Take a picture of any common format and bring it to the network's size and colours."""
     channels, height, width = shape
     picture, note = _opened(_content(url))
-    seen = as_pixels(picture, "L" if channels == 1 else "RGB", height, width)
+    seen = as_pixels(picture, "L" if channels == 1 else "RGB", height, width, in_proportion=in_proportion)
     pixels = np.ascontiguousarray(seen, np.float32) / 255
     image = torch.from_numpy(1 - pixels if swap else pixels)
     return Taken(image, f"your picture at {width}×{height}{note}")

@@ -12,7 +12,7 @@ from maxmincaps.app import answers, panels, pictures
 from maxmincaps.app.answers import Look, Model, Picture
 from maxmincaps.app.samples import Samples
 from maxmincaps.errors import InputError
-from maxmincaps.training.predict import central
+from maxmincaps.training.predict import central, in_proportion
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,8 +45,9 @@ class Reactions:
 
     def upload(self, event: gr.EventData, *networks: Any) -> list[Any]:
         """Take an upload."""
-        swap = _sent(event, "swap") is True
-        return self._taken(lambda shape: pictures.uploaded(_sent(event, "picture"), shape, swap), networks)
+        picture, swap = _sent(event, "picture"), _sent(event, "swap") is True
+        kept = in_proportion(self.first.recipe)
+        return self._taken(lambda shape: pictures.uploaded(picture, shape, swap, in_proportion=kept), networks)
 
     def sample(self, number: Any, *networks: Any) -> list[Any]:
         """Take a test image."""

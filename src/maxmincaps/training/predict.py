@@ -41,7 +41,8 @@ class Predictor:
     def picture(self, path: Path | str) -> Picture:
         """Read an image file as the network was tested: at its dataset's size and colours, then the central window."""
         mode = "L" if self.network.image_shape[0] == 1 else "RGB"
-        whole = as_float(torch.tensor(read_picture(Path(path), mode, *self.size_before_crop)))
+        pixels = read_picture(Path(path), mode, *self.size_before_crop, in_proportion=in_proportion(self.recipe))
+        whole = as_float(torch.tensor(pixels))
         return central(whole, self.recipe)
 
     def lengths(self, picture: Picture) -> Float[Tensor, "parent"]:
@@ -52,6 +53,11 @@ class Predictor:
     def may_be_swapped(self, picture: Picture) -> bool:
         """Tell whether a picture is mostly light, and the network learned from light strokes on a dark ground."""
         return self.recipe.dataset in DATASETS and len(picture) == 1 and picture.mean().item() > 0.5
+
+
+def in_proportion(recipe: Recipe) -> bool:
+    """Tell whether a network's images were squares: those of one's own folders are stretched to what it takes."""
+    return recipe.dataset in DATASETS
 
 
 def central(picture: Picture, recipe: Recipe) -> Picture:

@@ -28,6 +28,9 @@ def predict(
 ) -> None:
     """Classify image files: resized to what the network takes, in grey or colour as it was trained.
 
+    A picture that is not square keeps its proportions: the empty ends of its longer side are cut, and its shorter side
+    is filled up with the colour of its border. A network of your own images gets it stretched, as it got those.
+
     Parameters
     ----------
     images: list[Path]
