@@ -5,6 +5,7 @@ import shutil
 
 import pytest
 
+from maxmincaps.cli import main
 from maxmincaps.errors import InputError
 from maxmincaps.studies import STUDIES
 from maxmincaps.studies.cost import Speed
@@ -39,6 +40,20 @@ def test_the_list_names_every_study(capsys):
 def test_a_study_is_shown_with_its_claim_and_command(name, capsys):
     verbs.show(name)
     assert "Command" in capsys.readouterr().out
+
+
+def test_a_study_is_shown_with_its_own_datasets_alone(capsys):
+    verbs.show("normalizations")
+    said = capsys.readouterr().out
+    assert "mnist: 4 epochs of 2,000 training images" in said
+    assert "cifar10" not in said
+
+
+def test_the_help_of_a_study_names_every_scale_that_the_list_shows(capsys):
+    with pytest.raises(SystemExit):
+        main(["study", "run", "--help"])
+    said = capsys.readouterr().out
+    assert all(scale in said for study in STUDIES.values() if study is not STUDY for scale in study.scale_names())
 
 
 def test_a_study_runs_what_is_missing_and_nothing_else(runs, capsys):

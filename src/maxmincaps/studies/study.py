@@ -1,6 +1,6 @@
 """A study: a table or a figure of the paper, written down as the grid of runs that it needs."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
@@ -76,8 +76,8 @@ class Budget:
         names = ("epochs", "train_images", "test_images", "threads")
         return {**{name: getattr(self, name) for name in names}, **self.changes}
 
-    def in_words(self) -> str:
-        """Say it in a line."""
+    def in_words(self, datasets: Collection[str]) -> str:
+        """Say it in a line, for a study of these datasets: a budget may be shared, and be for more than those."""
         images = "all training images" if self.train_images is None else f"{self.train_images:,} training images"
         parts = [
             f"{self.epochs} epoch{'s' * (self.epochs > 1)} of {images}",
@@ -87,7 +87,8 @@ class Budget:
             parts.append(f"each epoch judged by {self.test_images:,} test images")
         if "conv_channels" in self.changes:
             parts.append("a smaller network than the paper's")
-        of = ", ".join([*self.datasets, *self.lines, *(f"{value:g}" for value in self.values)])
+        own = (name for name in self.datasets if name in datasets)
+        of = ", ".join([*own, *self.lines, *(f"{value:g}" for value in self.values)])
         return (f"{of}: " if of else "") + ", ".join(parts)
 
 

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from maxmincaps.studies.cost import Cost
 
 Name = Annotated[str, Parameter(help="A study's name (`maxmincaps study list`), or `all`.")]
-Scale = Annotated[str, Parameter(help="How much each run may cost: paper, full, small or minute.")]
+SCALES = list(dict.fromkeys(scale for study in STUDIES.values() for scale in study.scale_names()))
+Scale = Annotated[str, Parameter(help=f"How much each run may cost, if the study has it: {', '.join(SCALES)}.")]
 Only = Annotated[str, Parameter(help="Only some runs, such as dataset=mnist,seed=0; the same name twice means either.")]
 Seeds = Annotated[int | None, Parameter(help="Seeds 0 to N − 1, instead of as many as the scale has.")]
 Out = Annotated[Path, Parameter(help="The folder of the records. All studies share one, and with it their runs.")]
@@ -45,7 +46,7 @@ def show(name: Name) -> None:
         own = study.borrows or study
         shown = table("Scales", "scale", "#runs", "each", "to know")
         for scale in study.scale_names():
-            budgets = "\n".join(budget.in_words() for budget in own.scales[scale])
+            budgets = "\n".join(budget.in_words(own.datasets) for budget in own.scales[scale])
             shown.add_row(scale, str(len(study.grid(scale))), budgets, own.notes.get(scale, ""))
         if study.scale_names():
             console.print(shown)
@@ -147,7 +148,7 @@ def _with_scale(name: str, scale: str) -> list[Study]:
         return [study] if study.scale_names() else []
     found = [study for study in STUDIES.values() if scale in study.scale_names()]
     if not found:
-        known(scale, dict.fromkeys(s for study in STUDIES.values() for s in study.scale_names()), "scale")
+        known(scale, SCALES, "scale")
     return found
 
 
