@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from maxmincaps import InputError
-from maxmincaps.app import answers
+from maxmincaps.app import answers, panels
 from maxmincaps.app.answers import AS_TRAINED, Model
 from maxmincaps.capsules.network import CapsNet
 from maxmincaps.capsules.normalizations import NORMALIZATIONS
@@ -16,7 +16,7 @@ SMALL = {"conv_channels": 6, "types": 3, "part_pose": 4, "class_pose": 5, "decod
 def model(seed=0, image_shape=(1, 28, 28), classes=10, **settings):
     torch.manual_seed(seed)
     recipe = Recipe(**{**SMALL, **settings})
-    sizes = recipe.model_dump(include=set(SMALL) | set(settings))
+    sizes = recipe.model_dump(include=(set(SMALL) | set(settings)) - {"margin_low", "margin_high"})
     network = CapsNet(image_shape=image_shape, classes=classes, **sizes).eval()
     return Model("small", network, recipe, tuple(map(str, range(classes))))
 
@@ -148,3 +148,10 @@ def test_runs_of_other_images_are_not_shown_together(runs, monkeypatch):
     monkeypatch.setattr(Model, "of", classmethod(lambda cls, folder, name: found[0] if name == "max-min" else strange))
     with pytest.raises(InputError, match="32×32×1"):
         answers.models_of(runs)
+
+
+def test_a_card_names_a_class_only_where_one_is_longer_than_absent_ones_are_held(image):
+    found = answers.look(model(margin_low=0), image)
+    assert f">{found.winner(2)}</b> <span>length {found.lengths[2].max():.2f}<" in panels.answer(found, 2)
+    found = answers.look(model(margin_low=1, margin_high=1), image)
+    assert f">nothing</b> <span>recognised: the longest is {found.lengths[2].max():.2f}<" in panels.answer(found, 2)

@@ -153,6 +153,14 @@ def test_predict_knows_digits_without_any_training(command, seven):
     assert "--swap" not in shown
 
 
+def test_predict_says_that_it_recognises_nothing_where_every_length_is_small(command, tmp_path):
+    Image.new("L", (28, 28), 128).save(tmp_path / "grey.png")
+    code, shown = command("predict", tmp_path / "grey.png")
+    assert code == 0
+    assert "grey.png is not recognised: no length reaches 0.1" in shown
+    assert all(f" {digit} 0.0" in shown for digit in range(10))
+
+
 def test_a_file_name_in_brackets_is_a_file_name(command, seven):
     names = [seven.with_name(name) for name in ("[1].png", "[a, b].png")]
     for name in names:

@@ -5,6 +5,7 @@ from html import escape
 
 from maxmincaps.app import answers, drawings
 from maxmincaps.app.answers import Look
+from maxmincaps.training.predict import recognised
 
 COLOURS = {"softmax": "var(--softmax)", "max-min": "var(--max-min)"}
 
@@ -18,7 +19,9 @@ def answer(found: Look, iteration: int) -> str:
     """Show the class, the lengths of all classes, and the reconstruction."""
     classes, winner = found.model.classes, found.winner(iteration)
     values = found.lengths[iteration].tolist()
-    said = escape(classes[winner])
+    said, length = escape(classes[winner]), f"length {values[winner]:.2f}"
+    if not recognised(values[winner], found.model.recipe):
+        said, length = "nothing", f"recognised: the longest is {values[winner]:.2f}"
     drawn = answers.reconstruction(found, iteration)
     pictures = drawings.picture(found.image, "What the network sees", "input")
     pictures += drawings.picture(drawn, f"What the capsule of {classes[winner]} draws", "reconstruction")
@@ -27,7 +30,7 @@ def answer(found: Look, iteration: int) -> str:
     note = "" if iteration + 1 == trained else f"; trained with {_counted(trained)}"
     return (
         f'<div class="answer"><p class="said" aria-live="polite"><b style="color:{colour_of(found)}">{said}</b> '
-        f"<span>length {values[winner]:.2f}</span></p>"
+        f"<span>{length}</span></p>"
         f'<p class="faint">{escape(names)} · after {_counted(iteration + 1)}{note}</p>'
         f'<div class="pair">{pictures}</div>{drawings.lengths(values, classes, colour_of(found))}</div>'
     )

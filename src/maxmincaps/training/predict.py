@@ -55,6 +55,11 @@ class Predictor:
         return self.recipe.dataset in DATASETS and len(picture) == 1 and picture.mean().item() > 0.5
 
 
+def recognised(longest: float, recipe: Recipe) -> bool:
+    """Tell whether the longest class is there at all: training holds absent ones below the lower margin."""
+    return longest >= recipe.margin_low
+
+
 def in_proportion(recipe: Recipe) -> bool:
     """Tell whether a network's images were squares: those of one's own folders are stretched to what it takes."""
     return recipe.dataset in DATASETS

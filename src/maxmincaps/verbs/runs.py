@@ -40,15 +40,17 @@ def predict(
     swap: bool
         Swap light and dark first: for dark strokes on light paper, as our networks know light ones on dark.
     """
-    from maxmincaps.training.predict import Predictor
+    from maxmincaps.training.predict import Predictor, recognised
     from maxmincaps.training.record import TRAINED
 
     predictor = Predictor.of(run or TRAINED, weights)
     for path in images:
         picture = predictor.picture(path)
         lengths = predictor.lengths(1 - picture if swap else picture)
-        winner = predictor.classes[int(lengths.argmax())]
-        console.print(styled("\n", (str(path), "bold"), "  is  ", (winner, "bold green")), soft_wrap=True)
+        said = ("  is  ", (predictor.classes[int(lengths.argmax())], "bold green"))
+        if not recognised(lengths.max().item(), predictor.recipe):
+            said = ("  is not recognised: ", (f"no length reaches {predictor.recipe.margin_low}", "yellow"))
+        console.print(styled("\n", (str(path), "bold"), *said), soft_wrap=True)
         width = max(len(name) for name in predictor.classes)
         for name, length in zip(predictor.classes, lengths.tolist(), strict=True):
             console.print(f"  {name:>{width}}  {length:.2f}  {bar(length)}", highlight=False)
