@@ -155,3 +155,18 @@ def test_a_card_names_a_class_only_where_one_is_longer_than_absent_ones_are_held
     assert f">{found.winner(2)}</b> <span>length {found.lengths[2].max():.2f}<" in panels.answer(found, 2)
     found = answers.look(model(margin_low=1, margin_high=1), image)
     assert f">nothing</b> <span>recognised: the longest is {found.lengths[2].max():.2f}<" in panels.answer(found, 2)
+
+
+@pytest.mark.parametrize(
+    ("normalization", "step", "words"),
+    [
+        (AS_TRAINED, 2, "max-min · after 3 iterations<"),
+        (AS_TRAINED, 0, "max-min · after 1 iteration; trained with 3 iterations<"),
+        ("max-min", 2, "max-min · after 3 iterations<"),
+        ("softmax", 2, "softmax · after 3 iterations; trained with max-min<"),
+        ("softmax", 1, "softmax · after 2 iterations; trained with max-min and 3 iterations<"),
+    ],
+)
+def test_a_card_says_in_what_its_network_was_trained_otherwise(image, normalization, step, words):
+    found = answers.look(model(normalization="max-min", iterations=3), image, normalization)
+    assert words in panels.answer(found, step)

@@ -25,13 +25,11 @@ def answer(found: Look, iteration: int) -> str:
     drawn = answers.reconstruction(found, iteration)
     pictures = drawings.picture(found.image, "What the network sees", "input")
     pictures += drawings.picture(drawn, f"What the capsule of {classes[winner]} draws", "reconstruction")
-    trained = found.model.recipe.iterations
     names = " · ".join(dict.fromkeys((found.model.name, found.normalization)))  # a run is often named by the other
-    note = "" if iteration + 1 == trained else f"; trained with {_counted(trained)}"
     return (
         f'<div class="answer"><p class="said" aria-live="polite"><b style="color:{colour_of(found)}">{said}</b> '
         f"<span>{length}</span></p>"
-        f'<p class="faint">{escape(names)} · after {_counted(iteration + 1)}{note}</p>'
+        f'<p class="faint">{escape(names)} · after {_counted(iteration + 1)}{_otherwise_trained(found, iteration)}</p>'
         f'<div class="pair">{pictures}</div>{drawings.lengths(values, classes, colour_of(found))}</div>'
     )
 
@@ -112,6 +110,14 @@ def perturbed(found: Look, iteration: int, pose: Sequence[float]) -> str:
     laid = drawings.sheet(answers.perturbations(found, iteration, pose))
     words = f"{len(pose)} rows, one for each number of the capsule, moved from −0.25 at the left to 0.25 at the right"
     return f'<figure class="picture sheet"><img src="{drawings.png_url(laid)}" alt="{words}"></figure>'
+
+
+def _otherwise_trained(found: Look, iteration: int) -> str:
+    """Say in what a look differs from how its network was trained."""
+    recipe = found.model.recipe
+    trained = [recipe.normalization] * (found.normalization != recipe.normalization)
+    trained += [_counted(recipe.iterations)] * (iteration + 1 != recipe.iterations)
+    return escape(f"; trained with {' and '.join(trained)}") if trained else ""
 
 
 def _pose(found: Look, iteration: int) -> list[float]:
