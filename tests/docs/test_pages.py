@@ -110,6 +110,11 @@ def test_every_link_of_a_page_leads_to_a_file(page):
     assert [link for link in links if not (page.parent / link).exists()] == []
 
 
+def test_the_first_page_links_every_other():
+    linked = set(re.findall(r"\]\(([\w-]+\.md)", (ROOT / "docs" / "index.md").read_text()))
+    assert linked == {path.name for path in (ROOT / "docs").glob("*.md")} - {"index.md"}
+
+
 def test_every_page_stands_in_the_navigation():
     navigation = re.findall(r'"([\w-]+\.md)"', (ROOT / "zensical.toml").read_text())
     assert sorted(navigation) == sorted(path.name for path in (ROOT / "docs").glob("*.md"))
