@@ -262,6 +262,31 @@ def test_ctrl_c_ends_with_one_line_that_tells_how_to_go_on(command, tmp_path, mo
     assert shown.endswith(advice)
 
 
+@pytest.mark.parametrize(
+    ("words", "lacks"),
+    [
+        (["evaluate"], "best.safetensors"),
+        (["predict", "seven.png", "--run"], "best.safetensors"),
+        (["verify"], "result.json"),
+        (["look", "evolution"], "trace.safetensors"),
+        (["look", "rows"], "trace.safetensors"),
+        (["look", "outputs"], "lengths.safetensors"),
+        (["look", "tuning"], "lengths.safetensors"),
+        (["look", "misclassified"], "lengths.safetensors"),
+        (["app"], "best.safetensors"),
+    ],
+)
+def test_of_an_unfinished_run_every_verb_says_so_and_how_to_go_on(command, run, seven, words, lacks):
+    begun = seven.parent / "begun"
+    begun.mkdir()
+    for name in ("recipe.json", "data.json", "environment.json"):
+        (begun / name).write_bytes((run / name).read_bytes())
+    code, shown = command(*words, "begun")
+    assert code == 2
+    again = "`maxmincaps train --out begun --resume` continues it"
+    assert f"begun: the run is unfinished (0 of 2 epochs) and has no {lacks} yet; {again}" in shown
+
+
 def test_a_record_that_is_broken_says_which_file(command, run, tmp_path):
     import shutil
 

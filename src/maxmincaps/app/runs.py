@@ -11,12 +11,12 @@ QUICKSTART = Path("quickstart")
 
 def trained_runs(given: Sequence[Path], needs: str) -> list[Path]:
     """Give the folders of runs, all of which have the file that is needed; a folder of several stands for all."""
-    found = [record.folder for folder in given for record in _records(folder)]
+    found = [record for folder in given for record in _records(folder)]
     if not found:
         raise InputError(f"{given[0]}: there is no record of a run in it; `maxmincaps quickstart` trains two")
-    if missing := [folder for folder in found if not (folder / needs).is_file()]:
-        raise InputError(f"{missing[0]}: has no {needs} yet; train it to its end first (`maxmincaps train --resume`)")
-    return found
+    if without := [record for record in found if not (record.folder / needs).is_file()]:
+        raise without[0].missing(needs)
+    return [record.folder for record in found]
 
 
 def _records(folder: Path) -> list[Record]:

@@ -42,7 +42,7 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     except InputError:
         raise
     except FileNotFoundError:
-        raise InputError(f"{path}: there is no such file") from None
+        raise Record(path.parent).missing(path.name) from None
     except (OSError, SafetensorError, ValueError, KeyError, RecursionError) as error:
         raise InputError(f"{path}: is not a whole safetensors file of ours: {one_line(error)}") from None
 

@@ -102,10 +102,20 @@ class Record:
         try:
             return (self.folder / name).read_text(encoding="utf-8")
         except (FileNotFoundError, NotADirectoryError):
-            missing = f"it has no {name}" if self.folder.is_dir() else "there is no such folder"
-            raise InputError(f"{self.folder} is not the record of a run: {missing}") from None
+            raise self.missing(name) from None
         except (OSError, UnicodeDecodeError) as error:
             raise InputError(f"{self.folder / name}: cannot be read: {error}") from None
+
+    def missing(self, name: str) -> InputError:
+        """Say why a file is not there: its run has not come to it, or there is no run, or it has been lost."""
+        if not self.exists:
+            why = "it has no recipe.json" if self.folder.is_dir() else "there is no such folder"
+            return InputError(f"{self.folder} is not the record of a run: {why}")
+        if self.complete:
+            return InputError(f"{self.folder / name}: there is no such file")
+        done = f"{len(self.history)} of {counted(self.recipe.epochs, 'epoch')}"
+        again = f"`maxmincaps train --out {self.folder} --resume` continues it"
+        return InputError(f"{self.folder}: the run is unfinished ({done}) and has no {name} yet; {again}")
 
     def write(self, name: str, content: bytes | str | dict[str, Any] | list[dict[str, Any]]) -> None:
         """Write a file so that it is whole or as it was before, whenever the machine stops. Lists become JSON lines."""

@@ -30,7 +30,7 @@ def verified(folder: Path) -> Iterator[str]:
     record = Record(folder)
     recipe, data = record.recipe, record.data
     if not record.complete:
-        raise InputError(f"{folder}: the run is unfinished ({len(record.history)} of {recipe.epochs} epochs)")
+        raise record.missing("result.json")
     result = record.result
     yield f"recipe {recipe.fingerprint()}: {recipe.dataset}, {recipe.normalization}, seed {recipe.seed}"
     if len(record.history) != result["epochs"]:
