@@ -44,7 +44,7 @@ def test_the_panels_of_a_quantity_share_their_edges(run):
 
 
 def test_the_initial_logits_are_all_in_the_bin_of_zero(run):
-    start = [row for row in evolution_rows(run, bins=20) if (row["iteration"], row["quantity"]) == (0, "logits")]
+    start = [row for row in evolution_rows(run, bins=20) if (row["iteration"], row["quantity"]) == (1, "logits")]
     assert {row["count"] for row in start if row["count"]} == {40, 400}
     assert all(row["from"] <= 0 <= row["to"] for row in start if row["count"])
 

@@ -122,10 +122,42 @@ def test_a_look_is_printed_or_written(look, serial, tmp_path, capsys):
     look(run)
     assert run.name in capsys.readouterr().out
     look(run, csv=file)
-    with file.open(newline="") as lines:
-        table = list(csv.DictReader(lines))
+    table = read(file)
     assert len(table) >= 10
     assert f"{len(table)} rows" in capsys.readouterr().out
+
+
+def read(file):
+    """Give the rows of a table that was written."""
+    with file.open(newline="") as lines:
+        return list(csv.DictReader(lines))
+
+
+def test_iterations_are_counted_from_one_as_in_the_figures(serial, tmp_path):
+    run, file = serial / run_name(grid()[0]), tmp_path / "table.csv"
+    analysis.evolution(run, csv=file)
+    iterations = Record(run).recipe.iterations
+    assert {int(row["iteration"]) for row in read(file)} == set(range(1, iterations + 1))
+
+
+@pytest.mark.parametrize(
+    ("look", "columns"),
+    [
+        (analysis.rows, ["parent"]),
+        (analysis.outputs, ["parent", "label"]),
+        (analysis.tuning, ["parent", "label"]),
+        (analysis.misclassified, ["prediction", "label"]),
+    ],
+)
+def test_a_look_calls_classes_by_their_names(look, columns, serial, tmp_path, capsys):
+    record = Record(shutil.copytree(serial / run_name(grid()[0]), tmp_path / "run"))
+    names = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
+    record.write("data.json", {**record.data, "classes": names})
+    look(record.folder)
+    assert "seven" in capsys.readouterr().out
+    look(record.folder, csv=tmp_path / "table.csv")
+    for column in columns:
+        assert {row[column] for row in read(tmp_path / "table.csv")} <= set(names)
 
 
 def test_mistakes_of_one_and_of_several_are_counted(serial, capsys, tmp_path):

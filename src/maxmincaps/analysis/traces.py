@@ -77,10 +77,10 @@ def evolution(run: Path | str, *, bins: int = 50) -> list[Histogram]:
 
 
 def evolution_rows(run: Path | str, *, bins: int = 50) -> list[Row]:
-    """Give the histograms as a tidy table: a row for each bin."""
+    """Give the histograms as a tidy table: a row for each bin, iterations from 1 as in figure 2."""
     return [
         {
-            "iteration": panel.iteration,
+            "iteration": panel.iteration + 1,
             "quantity": panel.quantity,
             "column": panel.column,
             "from": low,

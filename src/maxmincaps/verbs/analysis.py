@@ -41,7 +41,7 @@ def rows(run: Run, *, child: list[int] | None = None, count: int = 3, csv: Csv =
     """
     from maxmincaps.analysis import traces
 
-    _out(f"Children of {run.name}, last iteration", traces.rows(run, child, count=count), csv)
+    _out(f"Children of {run.name}, last iteration", _named(traces.rows(run, child, count=count), run), csv)
 
 
 def outputs(run: Run, *, image: list[int] | None = None, csv: Csv = None) -> None:
@@ -54,7 +54,7 @@ def outputs(run: Run, *, image: list[int] | None = None, csv: Csv = None) -> Non
     """
     from maxmincaps.analysis.responses import outputs as found
 
-    rows = found(run, image)
+    rows = _named(found(run, image), run)
     if csv:
         _out("", rows, csv)
         return
@@ -65,7 +65,7 @@ def tuning(run: Run, *, csv: Csv = None) -> None:
     """Show the mean length of each class capsule over the test images of each class (figure 6)."""
     from maxmincaps.analysis.responses import tuning_rows
 
-    rows = tuning_rows(run)
+    rows = _named(tuning_rows(run), run)
     if csv:
         _out("", rows, csv)
         return
@@ -78,7 +78,7 @@ def misclassified(run: Run, *, csv: Csv = None) -> None:
     from maxmincaps.training.responses import responses
 
     found = responses(run)
-    _out(f"{len(found.wrong)} of {len(found.labels)} test images wrong in {run.name}", wrong(found), csv)
+    _out(f"{len(found.wrong)} of {len(found.labels)} test images wrong in {run.name}", _named(wrong(found), run), csv)
     if not csv:
         _confusion(found)
 
@@ -105,10 +105,24 @@ def vote(
     found = together(models, rule)
     for run, model in zip(runs, models, strict=True):
         console.print(f"{model.error_percent:.2f} %  {len(model.wrong)} wrong  {run}", highlight=False, soft_wrap=True)
-    _out(f"Together: {found.error_percent:.2f} %, {len(found.wrong)} wrong", wrong(found), csv)
+    _out(f"Together: {found.error_percent:.2f} %, {len(found.wrong)} wrong", _named(wrong(found), runs[0]), csv)
     if len(models) > 3:
         errors = spread(models, rule=rule)
         console.print(f"every three of them: {min(errors):.2f} to {max(errors):.2f} %", highlight=False)
+
+
+def _named(rows: Sequence[dict[str, Any]], run: Path) -> list[dict[str, Any]]:
+    """Call the classes in a table by the names that the run's dataset gives them."""
+    from maxmincaps.training.record import Record
+
+    names = dict(enumerate(Record(run).data["classes"]))
+    return [
+        {
+            key: names.get(value, value) if key in ("parent", "label", "prediction") else value
+            for key, value in row.items()
+        }
+        for row in rows
+    ]
 
 
 def _out(title: str, rows: Sequence[dict[str, Any]], path: Path | None) -> None:
