@@ -144,6 +144,16 @@ def test_two_runs_of_ones_own_with_a_seed_in_the_billions_show_what_they_can(own
     assert not Tags(text).open
 
 
+def test_images_that_cannot_be_had_cost_their_own_figure_alone(runs, tmp_path, monkeypatch):
+    def missing(*_):
+        raise InputError("mnist-5k: nobody has it")
+
+    monkeypatch.setattr("maxmincaps.report.mistakes_chapter.images_of", missing)
+    text = build(runs, tmp_path / "report").read_text()
+    assert "They cannot be drawn: mnist-5k: nobody has it." in text
+    assert {"table-2.md", "confusion.png"} <= {path.name for path in (tmp_path / "report").rglob("*")}
+
+
 @pytest.mark.parametrize("second", ["mnist", "elsewhere/mnist-5k.npz", "all.npz", "数字.npz"])
 def test_two_datasets_have_names_of_their_own_though_their_files_be_called_alike(rows, second):
     pair = list(twins(rows)["mnist-5k"].values())

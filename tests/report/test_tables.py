@@ -160,6 +160,12 @@ def test_words_that_mean_something_to_latex_html_or_markdown_are_escaped():
     assert r"x \| <y> #1" in found.to_markdown()
 
 
+def test_twins_stand_in_the_order_of_table_1_and_others_behind_them(rows):
+    names = ("mnist-5k", "cifar10", "background-mnist", "mnist", "own.npz", "rotated-mnist")
+    found = twins({**row, "dataset": name} for name in names for row in rows)
+    assert list(found) == ["mnist", "rotated-mnist", "background-mnist", "cifar10", "mnist-5k", "own.npz"]
+
+
 def test_twins_differ_in_the_normalization_alone_and_follow_the_paper(rows):
     pair = twins(rows)["mnist-5k"]
     assert list(pair) == ["softmax", "max-min"]

@@ -9,10 +9,11 @@ from torch import Tensor
 from maxmincaps.analysis.poll import examples
 from maxmincaps.analysis.vote import vote
 from maxmincaps.data.images import images_of
+from maxmincaps.errors import InputError
 from maxmincaps.report import mistakes, tables
 from maxmincaps.report.material import Material, Plate, absent, study_command
 from maxmincaps.report.poll import human_or_network
-from maxmincaps.report.selection import Shown, title_of
+from maxmincaps.report.selection import Shown, title_of, twins
 from maxmincaps.studies.records import Row
 from maxmincaps.training.record import Record
 from maxmincaps.training.responses import Responses, responses
@@ -41,17 +42,15 @@ def mnist_record(material: Material) -> list[Plate]:
 def _misclassified(
     material: Material, runs: Shown, voters: Sequence[Row], models: Sequence[Responses], voted: Responses | None
 ) -> list[Plate]:
-    images = test_images(voters[0])
     command = study_command(runs)
     told = {measure.measure: int(measure.value) for measure in runs.study.paper}
     plates = []
     if voted:
         caption = (
             f"The {len(voted.wrong):,} images that the vote of three networks gets wrong "
-            f"(the paper's vote: {told['vote_misclassified']}). {GRID}"
+            f"(the paper's vote: {told['vote_misclassified']}). "
         )
-        figure = mistakes.misclassified(voted, images)
-        plates.append(material.plate("figure-9", "Figure 9", caption, figure, command, voters))
+        plates.append(_wrong_images(material, "figure-9", "Figure 9", caption, voted, command, voters))
     else:
         plates.append(
             absent("figure-9", "Figure 9", f"Needs three networks that vote; there are {len(models)}.", runs.study)
@@ -59,10 +58,10 @@ def _misclassified(
     for letter, row, model in zip("abc", voters, models, strict=False):
         caption = (
             f"The {len(model.wrong):,} images that model {letter.upper()} (seed {row['seed']}) gets wrong "
-            f"(the paper's: {told[f'model_{letter}_misclassified']}). {GRID}"
+            f"(the paper's: {told[f'model_{letter}_misclassified']}). "
         )
         name, title = f"figure-a{'abc'.index(letter) + 1}", f"Figure A.{'abc'.index(letter) + 1}"
-        plates.append(material.plate(name, title, caption, mistakes.misclassified(model, images), command, [row]))
+        plates.append(_wrong_images(material, name, title, caption, model, command, [row]))
     whose = "the vote" if voted else "model A"
     caption = f"How often {whose} takes a true class for another. Bold: right answers. Shades are of the errors alone."
     confusion = mistakes.confusion(voted or models[0])
@@ -74,26 +73,36 @@ def _stand_in(material: Material) -> list[Plate]:
     study = material.studies["misclassified"]
     words = "The images that the vote of three networks gets wrong, and those of each."
     plates = [absent("figure-9", "Figures 9, A.1 to A.3", words, study)]
-    for dataset, pair in list(material.twins.items())[:1]:
+    for dataset, pair in list(twins(material.rows).items())[:1]:
         name, row = list(pair.items())[-1]
         model, title = responses(row["folder"]), f"{title_of(dataset)}, one {name} network"
         caption = (
             f"The {len(model.wrong):,} of {len(model.labels):,} test images of {title_of(dataset)} that it gets wrong. "
         )
         command = f"maxmincaps look misclassified {material.path(row)}"
-        grid, counts = mistakes.misclassified(model, test_images(row)), mistakes.confusion(model, name)
         plates += [
-            material.plate("misclassified", f"Misclassified: {title}", caption + GRID, grid, command, [row]),
+            _wrong_images(material, "misclassified", f"Misclassified: {title}", caption, model, command, [row]),
             material.plate(
                 "confusion",
                 f"Confusion matrix: {title}",
                 "Bold: right answers. Shades are of the errors alone.",
-                counts,
+                mistakes.confusion(model, name),
                 command,
                 [row],
             ),
         ]
     return plates
+
+
+def _wrong_images(
+    material: Material, name: str, title: str, caption: str, model: Responses, command: str, rows: Sequence[Row]
+) -> Plate:
+    """Draw the images that a model gets wrong; a record holds none, so they may not be at hand."""
+    try:
+        images = test_images(rows[0])
+    except InputError as error:
+        return Plate(name, title, f"{caption}They cannot be drawn: {error}.", None, command)
+    return material.plate(name, title, caption + GRID, mistakes.misclassified(model, images), command, rows)
 
 
 def _people(material: Material, voted: Responses | None, voters: Sequence[Row]) -> list[Plate]:

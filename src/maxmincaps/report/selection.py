@@ -10,7 +10,7 @@ from typing import Any
 from maxmincaps.analysis.compare import Interval, interval
 from maxmincaps.recipe import MachineSettings, Recipe
 from maxmincaps.studies.records import Row, budget_in_words, is_smaller, shown_rows
-from maxmincaps.studies.study import PAPER_SCALE, SHORT, Study
+from maxmincaps.studies.study import DATASETS, PAPER_SCALE, SHORT, Study
 
 PAIRED = ("softmax", "max-min")
 NOT_PAPER = "not the paper's budget"
@@ -96,7 +96,7 @@ def twins(rows: Iterable[Row]) -> dict[str, dict[str, Row]]:
     """Choose, for each dataset, a Softmax and a Max-Min network that were trained alike: those the figures look into.
 
     Of several pairs the one that is nearest to the paper's settings and was trained longest is taken; where a dataset
-    has no pair, a single network.
+    has no pair, a single network. Datasets are in the order of Table 1, others follow.
     """
     groups: dict[tuple[Any, ...], dict[str, Row]] = {}
     for row in complete(rows):
@@ -105,7 +105,8 @@ def twins(rows: Iterable[Row]) -> dict[str, dict[str, Row]]:
     best: dict[str, dict[str, Row]] = {}
     for group in sorted(groups.values(), key=_nearness, reverse=True):
         best.setdefault(next(iter(group.values()))["dataset"], {name: group[name] for name in PAIRED if name in group})
-    return best
+    order = [*DATASETS, *best]  # the paper's, then the others
+    return {dataset: best[dataset] for dataset in sorted(best, key=order.index)}
 
 
 def siblings(rows: Iterable[Row], one: Row) -> list[Row]:
