@@ -21,7 +21,7 @@ def answer(found: Look, iteration: int) -> str:
     values = found.lengths[iteration].tolist()
     said, length = escape(classes[winner]), f"length {values[winner]:.2f}"
     if not recognised(values[winner], found.model.recipe):
-        said, length = "nothing", f"recognised: the longest is {values[winner]:.2f}"
+        said, length = "nothing", f"recognised, {length}"
     drawn = answers.reconstruction(found, iteration)
     pictures = drawings.picture(found.image, "What the network sees", "input")
     pictures += drawings.picture(drawn, f"What the capsule of {classes[winner]} draws", "reconstruction")
