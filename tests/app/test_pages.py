@@ -91,6 +91,21 @@ def test_a_stroke_brings_a_prediction(explorer, page):
     assert troubles(page) == []
 
 
+def test_the_empty_pad_says_where_to_draw_until_a_stroke_begins(explorer, page):
+    opened(page, explorer)
+    words, canvas = page.get_by_text("draw here"), page.locator("#pad canvas").bounding_box()
+    place = words.bounding_box()
+    assert canvas["x"] <= place["x"] < place["x"] + place["width"] <= canvas["x"] + canvas["width"]
+    assert canvas["y"] <= place["y"] < place["y"] + place["height"] <= canvas["y"] + canvas["height"]
+    page.mouse.move(place["x"] + place["width"] / 2, place["y"] + place["height"] / 2)
+    page.mouse.down()
+    assert words.is_hidden()
+    page.mouse.up()
+    assert words.is_hidden()
+    page.get_by_role("button", name="Clear").first.click()
+    assert words.is_visible()
+
+
 def test_the_iteration_slider_moves_the_histograms(explorer, page):
     opened(page, explorer)
     before = content(page, "routing-left")

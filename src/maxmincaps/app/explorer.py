@@ -30,8 +30,10 @@ MOST_VISITORS = 200
 """Whose views are kept, some 2 MB each; those of the longest idle are given up first."""
 INTRODUCTION = """<h1>Inside a capsule network</h1><p>Draw a digit, upload a picture or take one from the test set.
 Every part of PrimaryCaps votes for every class; routing decides, in a few iterations, whose votes count.</p>"""
-PAD = """<canvas width="280" height="280" role="img" aria-label="Sketch pad: draw with a mouse, a pen or a finger.
-With a keyboard, take an image from the test set instead."></canvas><button type="button">Clear</button>"""
+PAD = """<div class="board">
+<canvas width="280" height="280" role="img" aria-label="Sketch pad: draw with a mouse, a pen or a finger.
+With a keyboard, take an image from the test set instead."></canvas><span aria-hidden="true">draw here</span></div>
+<button type="button">Clear</button>"""
 UPLOAD = f"""<label>A picture: PNG, JPEG, GIF, WebP, BMP, TIFF
 <input type="file" accept="image/*" data-most="{pictures.MOST_BYTES}"></label>
 <label><input type="checkbox"> dark on light: swap, as the networks know light on dark</label>

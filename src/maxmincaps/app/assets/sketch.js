@@ -1,9 +1,11 @@
 // The sketch pad: white ink on black, as the training digits are. Each stroke that ends is sent as a small PNG.
 const canvas = element.querySelector("canvas");
+const hint = element.querySelector("span");
 const ink = canvas.getContext("2d", { willReadFrequently: true });
 let last = null;
 
 function wipe() {
+  hint.hidden = false;
   ink.fillStyle = "#000";
   ink.fillRect(0, 0, canvas.width, canvas.height);
 }
@@ -31,6 +33,7 @@ function stroke(event) {
 
 canvas.addEventListener("pointerdown", (event) => {
   canvas.setPointerCapture(event.pointerId);
+  hint.hidden = true;
   last = at(event);
   stroke(event);
   event.preventDefault();
