@@ -80,5 +80,5 @@ def test_without_matplotlib_the_extra_is_named(cache, tmp_path, monkeypatch):
     for name in [name for name in sys.modules if name.partition(".")[0] == "matplotlib"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setattr(sys, "meta_path", [WithoutMatplotlib(), *sys.meta_path])
-    with pytest.raises(InputError, match=r"this needs maxmincaps\[report\]"):
+    with pytest.raises(InputError, match="this needs the optional part report"):
         data.show("mnist-5k", out=tmp_path / "digits.png", cache=cache)
