@@ -14,7 +14,7 @@ from PIL import Image
 from maxmincaps import InputError, fit
 from maxmincaps.app import pictures
 from maxmincaps.app.answers import models_of
-from maxmincaps.data.own import read_picture
+from maxmincaps.data.seen import read_picture
 from maxmincaps.training.predict import Predictor, size_before_crop
 from maxmincaps.training.record import Record
 
