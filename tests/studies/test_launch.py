@@ -206,6 +206,8 @@ def test_a_run_that_diverges_is_recorded_and_does_not_stop_the_grid(tmp_path):
     assert "not finite" in outcomes[run_name(wild)].message
     assert {row["learning_rate"]: row["status"] for row in table(tmp_path)} == {1e30: "diverged", 1e-3: "complete"}
     assert launch([wild], tmp_path) == {run_name(wild): Outcome("diverged")}
+    why = Record(tmp_path / run_name(wild)).missing("result.json")
+    assert f"the run diverged ({outcomes[run_name(wild)].message})" in str(why)
 
 
 def test_a_run_that_cannot_be_trained_does_not_stop_the_grid(tmp_path):

@@ -262,12 +262,13 @@ def test_ctrl_c_ends_with_one_line_that_tells_how_to_go_on(command, tmp_path, mo
     assert shown.endswith(advice)
 
 
-@pytest.mark.parametrize(
+on_what_a_run_lacks = pytest.mark.parametrize(
     ("words", "lacks"),
     [
         (["evaluate"], "best.safetensors"),
         (["predict", "seven.png", "--run"], "best.safetensors"),
         (["verify"], "result.json"),
+        (["export", "--to", "record"], "result.json"),
         (["look", "evolution"], "trace.safetensors"),
         (["look", "rows"], "trace.safetensors"),
         (["look", "outputs"], "lengths.safetensors"),
@@ -276,15 +277,42 @@ def test_ctrl_c_ends_with_one_line_that_tells_how_to_go_on(command, tmp_path, mo
         (["app"], "best.safetensors"),
     ],
 )
-def test_of_an_unfinished_run_every_verb_says_so_and_how_to_go_on(command, run, seven, words, lacks):
-    begun = seven.parent / "begun"
-    begun.mkdir()
+
+
+@pytest.fixture
+def begun(run, seven):
+    """A run that has made no epoch yet."""
+    folder = seven.parent / "begun"
+    folder.mkdir()
     for name in ("recipe.json", "data.json", "environment.json"):
-        (begun / name).write_bytes((run / name).read_bytes())
+        (folder / name).write_bytes((run / name).read_bytes())
+    return Record(folder)
+
+
+@pytest.mark.usefixtures("begun")
+@on_what_a_run_lacks
+def test_of_an_unfinished_run_every_verb_says_so_and_how_to_go_on(command, words, lacks):
     code, shown = command(*words, "begun")
     assert code == 2
     again = "`maxmincaps train --out begun --resume` continues it"
     assert f"begun: the run is unfinished (0 of 2 epochs) and has no {lacks} yet; {again}" in shown
+
+
+@on_what_a_run_lacks
+def test_of_a_diverged_run_every_verb_says_so_and_where(command, begun, words, lacks):
+    begun.write("diverged.json", {"message": "the loss is not finite at epoch 1, step 3 (loss nan)", "epochs_done": 0})
+    code, shown = command(*words, "begun")
+    assert code == 2
+    said = f"the run diverged (the loss is not finite at epoch 1, step 3 (loss nan)) and has no {lacks}"
+    assert shown == f"maxmincaps: begun: {said}"
+
+
+def test_a_diverged_run_is_listed_as_diverged_and_is_not_called_unfinished_by_train(command, begun):
+    begun.write("diverged.json", {"message": "the loss is not finite at epoch 1, step 3 (loss nan)", "epochs_done": 0})
+    assert "diverged" in command("runs", ".")[1]
+    assert str(begun).endswith(", diverged: 0 of 2 epochs")
+    code, shown = command("train", "--recipe", "begun/recipe.json", "--out", "begun")
+    assert (code, "the run diverged (the loss" in shown) == (2, True)
 
 
 def test_a_record_that_is_broken_says_which_file(command, run, tmp_path):

@@ -32,7 +32,7 @@ def card_facts(folder: Path | str, weights: Literal["best", "last"] = "best") ->
     """Give what a run's record knows: data, recipe, accuracy, budget, licence, citation."""
     record = Record(Path(folder))
     if not record.complete:
-        raise InputError(f"{folder}: the run is unfinished; a card says what a run came to")
+        raise record.missing("result.json")
     recipe, data, result, where = record.recipe, record.data, record.result, record.environment
     dataset = DATASETS.get(recipe.dataset)
     name = recipe.dataset if dataset else "the user's own images"

@@ -15,7 +15,6 @@ from maxmincaps.errors import InputError
 from maxmincaps.recipe import Recipe
 from maxmincaps.studies.executors import Here
 from maxmincaps.studies.progress import SILENT, LaunchObserver, Outcome, Progress
-from maxmincaps.studies.records import DIVERGED
 from maxmincaps.studies.study import unique
 from maxmincaps.studies.worker import train_run
 from maxmincaps.training.record import Record, records_under
@@ -65,7 +64,8 @@ def run_name(recipe: Recipe) -> str:
 
 def is_over(folder: Path) -> bool:
     """Tell whether a run has ended, well or badly."""
-    return Record(folder).complete or (folder / DIVERGED).exists()
+    record = Record(folder)
+    return record.complete or record.diverged
 
 
 def plan(recipes: Iterable[Recipe], folder: Path | str, weights: Mapping[str, float] | None = None) -> Plan:

@@ -13,8 +13,6 @@ from maxmincaps.studies.study import Study
 from maxmincaps.training.record import Record, records_under
 
 Row = dict[str, Any]
-DIVERGED = "diverged.json"
-"""Says in a record that its loss became infinite or not a number: the run is over, and has no result."""
 MOST_SEEDS = 100
 """Seeds from here on are taken for somebody's own, not for further runs of a study."""
 
@@ -95,12 +93,11 @@ def row_of(record: Record) -> Row:
     result = record.result if record.complete else {}
     data = record.data if (record.folder / "data.json").exists() else {}
     where = record.environment if (record.folder / "environment.json").exists() else {}
-    diverged = (record.folder / DIVERGED).exists()
     return {
         "run": record.folder.name,
         "folder": str(record.folder),
         "fingerprint": recipe.fingerprint(),
-        "status": "complete" if record.complete else "diverged" if diverged else "unfinished",
+        "status": "complete" if record.complete else "diverged" if record.diverged else "unfinished",
         **recipe.model_dump(mode="json", include=set(_SETTINGS)),
         "epochs_done": len(history),
         **{name: result.get(name) for name in _RESULT},

@@ -12,10 +12,9 @@ from typing import Any
 from maxmincaps.errors import DivergedError, InputError
 from maxmincaps.recipe import Recipe
 from maxmincaps.studies.progress import Outcome
-from maxmincaps.studies.records import DIVERGED
 from maxmincaps.training.fit import fit
 from maxmincaps.training.observer import Observer
-from maxmincaps.training.record import InUseError, Record
+from maxmincaps.training.record import DIVERGED, InUseError, Record
 
 LOOK_EVERY_S = 0.2
 _at_work = threading.Lock()
@@ -40,7 +39,7 @@ def train_run(recipe: Recipe, folder: Path, stop_file: Path) -> Outcome:
     if stop_file.exists():
         return Outcome("stopped")
     record = Record(folder)
-    if (folder / DIVERGED).exists():
+    if record.diverged:
         return Outcome("diverged")
     try:
         fit(recipe, folder, resume=True, observer=Obedient(stop_file))

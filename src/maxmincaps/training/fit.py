@@ -133,6 +133,8 @@ def _refuse_another_run(record: Record, recipe: Recipe, resume: bool) -> None:
         return
     if differences := _differences(record.recipe, recipe):
         raise InputError(f"{record.folder}: holds a run of another recipe ({differences}); choose another folder")
+    if record.diverged and not resume:
+        raise record.missing("result.json")
     if not record.complete and not resume:
         raise InputError(f"{record.folder}: holds an unfinished run; add --resume to continue it")
 

@@ -10,6 +10,7 @@ trace.safetensors    logits and couplings of one training image, iteration by it
 best.safetensors, last.safetensors   weights
 checkpoint.safetensors               what a stopped run continues from; gone when the run is complete
 result.json          the outcome. It is written last: a record is complete when it exists
+diverged.json        instead of an outcome, in a study: where the loss was not finite
 """
 
 import json
@@ -25,9 +26,10 @@ from filelock import FileLock, Timeout
 from maxmincaps.data.cache import make_folder, sync_folder, write_through
 from maxmincaps.errors import InputError
 from maxmincaps.recipe import Recipe
-from maxmincaps.training.statements import Data, Environment, Epoch, Result, Statements, Step, parsed
+from maxmincaps.training.statements import Data, Divergence, Environment, Epoch, Result, Statements, Step, parsed
 from maxmincaps.training.words import counted, percent
 
+DIVERGED = "diverged.json"
 TRAINED = Path(__file__).parents[1] / "trained" / "mnist"
 """The record of the network that comes with the package: Max-Min, trained on MNIST, its weights in half precision."""
 
@@ -82,6 +84,11 @@ class Record:
         """Whether the run came to its end."""
         return (self.folder / "result.json").exists()
 
+    @property
+    def diverged(self) -> bool:
+        """Whether the run ended without a result, as its loss became infinite or not a number."""
+        return not self.complete and (self.folder / DIVERGED).exists()
+
     def __str__(self) -> str:
         """Say in one line what was trained and what it came to."""
         if not self.exists:
@@ -89,7 +96,8 @@ class Record:
         recipe = self.recipe
         what = f"{self.folder}: {recipe.dataset}, {recipe.normalization}, r = {recipe.iterations}, seed {recipe.seed}"
         if not self.complete:
-            return f"{what}, unfinished: {len(self.history)} of {counted(recipe.epochs, 'epoch')}"
+            state = "diverged" if self.diverged else "unfinished"
+            return f"{what}, {state}: {len(self.history)} of {counted(recipe.epochs, 'epoch')}"
         best, final = (percent(self.result[f"{kind}_test_accuracy"]) for kind in ("best", "final"))
         return f"{what}, {counted(recipe.epochs, 'epoch')}: best {best}, final {final}"
 
@@ -107,12 +115,15 @@ class Record:
             raise InputError(f"{self.folder / name}: cannot be read: {error}") from None
 
     def missing(self, name: str) -> InputError:
-        """Say why a file is not there: its run has not come to it, or there is no run, or it has been lost."""
+        """Say why a file is not there: its run has not come to it or diverged, or there is no run, or it is lost."""
         if not self.exists:
             why = "it has no recipe.json" if self.folder.is_dir() else "there is no such folder"
             return InputError(f"{self.folder} is not the record of a run: {why}")
         if self.complete:
             return InputError(f"{self.folder / name}: there is no such file")
+        if self.diverged:
+            where = self._said(DIVERGED, Divergence)["message"]
+            return InputError(f"{self.folder}: the run diverged ({where}) and has no {name}")
         done = f"{len(self.history)} of {counted(self.recipe.epochs, 'epoch')}"
         again = f"`maxmincaps train --out {self.folder} --resume` continues it"
         return InputError(f"{self.folder}: the run is unfinished ({done}) and has no {name} yet; {again}")

@@ -48,6 +48,12 @@ class Result(Statements):
     seconds: NonNegativeFloat = 0
 
 
+class Divergence(Statements):
+    """diverged.json."""
+
+    message: str = ""
+
+
 class Epoch(Statements):
     """A line of history.jsonl."""
 

@@ -93,7 +93,7 @@ def runs(folder: Path = Path("runs"), *, sql: str | None = None) -> None:
             shown.add_row(name, styled((str(error), "red")))
             continue
         best, final = (percent(result.get(f"{kind}_test_accuracy")) for kind in ("best", "final"))
-        epochs = str(done) if record.complete else f"{done} of {recipe.epochs}"
+        epochs = str(done) if record.complete else f"{done} of {recipe.epochs}" + ", diverged" * record.diverged
         shown.add_row(
             name, recipe.dataset, recipe.normalization, str(recipe.iterations), str(recipe.seed), epochs, best, final
         )
