@@ -269,6 +269,11 @@ def test_test_labels_must_be_among_the_training_classes(tmp_path):
         load(tmp_path / "own.npz", "test")
 
 
+def test_there_may_be_fewer_test_images_than_classes(tmp_path):
+    np.savez(tmp_path / "own.npz", x_train=PIXELS, y_train=LABELS, x_test=PIXELS[:1], y_test=np.array([2]))
+    assert load(tmp_path / "own.npz", "test").labels.tolist() == [2]
+
+
 def divided_arrays(path, train_shape, test_shape):
     sets = {"train": np.zeros((4, *train_shape), np.uint8), "test": np.zeros((2, *test_shape), np.uint8)}
     labels = {f"{split}_labels": np.arange(len(images)) % 2 for split, images in sets.items()}

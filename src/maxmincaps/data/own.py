@@ -221,30 +221,31 @@ def _from_arrays(where: Path, arrays: _Members | _Files, split: str, seed: int) 
 def _labels(found: ndarray, where: str) -> Labels:
     if found.ndim == 2 and found.shape[1] == 1:
         found = found[:, 0]
-    if found.ndim != 1 or found.dtype.kind not in "ui" or len(found) == 0 or int(found.min()) < 0:
+    if found.ndim != 1 or found.dtype.kind not in "ui" or len(found) == 0 or found.astype(np.int64).min() < 0:
         least = f", from {found.min()}" if found.size and found.dtype.kind in "ui" else ""
         raise InputError(
             f"{where}: expected a row of whole numbers from 0, found {found.dtype} of shape {found.shape}{least}"
         )
-    if int(found.max()) >= len(found):
-        raise InputError(f"{where}: expected labels below the number of images, {len(found)}, found {found.max()}")
     return found.astype(np.int64)
 
 
 def _classes(arrays: _Members | _Files, labels: Labels, where: Path) -> tuple[str, ...]:
     """Give the names of the classes: those in `classes`, or 0, 1, 2, …; each must have a training image."""
-    counts = np.bincount(labels)
-    names = tuple(map(str, range(len(counts))))
+    largest = int(labels.max())
+    if largest >= len(labels):
+        raise InputError(f"{where}: expected labels below the number of images, {len(labels)}, found {largest}")
+    names = tuple(map(str, range(largest + 1)))
     if "classes" in arrays.names:
         named = arrays.read("classes")
         if named.ndim != 1 or named.dtype.kind != "U":
             raise InputError(f"{where}, classes: expected a row of names, found {named.dtype} of shape {named.shape}")
         names = tuple(map(str, named))
-    if len(counts) > len(names):
-        raise InputError(f"{where}: expected labels in 0…{len(names) - 1}, found {len(counts) - 1}")
+    if largest >= len(names):
+        raise InputError(f"{where}: expected labels in 0…{len(names) - 1}, found {largest}")
     if len(names) < 2:
         raise InputError(f"{where}: expected 2 classes or more, found {len(names)}")
-    empty = [name for name, count in zip(names, [*counts, *[0] * len(names)], strict=False) if count == 0]
+    counts = np.bincount(labels, minlength=len(names))
+    empty = [name for name, count in zip(names, counts, strict=True) if count == 0]
     if empty:
         raise InputError(f"{where}: expected images of every class, found none of {empty[0]!r}")
     return names
