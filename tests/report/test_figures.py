@@ -75,6 +75,13 @@ def test_a_dataset_without_runs_keeps_its_panel_and_says_so():
     assert "not run" not in [text.get_text() for text in figure.axes[0].texts]
 
 
+def test_a_legend_names_softmax_before_max_min_though_the_first_panel_has_max_min_alone():
+    both = {name: [[50.0, 60.0]] for name in ("mine", "max-min", "softmax")}
+    figure = curves.by_epoch([("MNIST", {"max-min": both["max-min"]}), ("CIFAR10", both)])
+    [legend] = [axes.get_legend() for axes in figure.axes if axes.get_legend()]
+    assert [text.get_text() for text in legend.get_texts()] == ["Softmax", "Max-Min", "mine"]
+
+
 def test_each_changed_setting_has_its_column_with_the_default_behind_it():
     steps = [
         {"sum_length": 1.0, "class_length": 0.5, "part_length": 0.1, "loss": 0.4 - 0.1 * step, "couplings": [0, 0.4, 1]}

@@ -105,10 +105,12 @@ def _not_run(axes: Axes) -> None:
 
 
 def _one_legend(grid: np.ndarray) -> None:
-    """Name each line once: in the first empty cell, or in the first panel."""
-    named = {
+    """Name each line once, in the same order whichever panels have it: in the first empty cell, or the first panel."""
+    found = {
         label: handle for axes in grid.flat for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
     }
+    order = [*(this.label for this in LOOKS.values()), *found]
+    named = {label: found[label] for label in sorted(found, key=order.index)}
     empty = [axes for axes in grid.flat if not axes.axison]
     if named and empty:
         empty[0].legend(named.values(), named.keys(), loc="center", handlelength=3.2)
