@@ -5,7 +5,7 @@ import math
 import pytest
 
 from maxmincaps import NORMALIZATIONS, Normalization, fit
-from maxmincaps.errors import DivergedError
+from maxmincaps.errors import DivergedError, InputError
 from maxmincaps.training.record import Record
 from tests.training.bits import weights_of
 
@@ -29,6 +29,15 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_keeps_the_last_good_weights
         fit(tiny(normalization=exploding), tmp_path / "run")
     assert all(tensor.isfinite().all() for tensor in weights_of(Record(tmp_path / "run")).values())
     assert not Record(tmp_path / "run").complete
+
+
+def test_a_run_that_diverged_says_where_and_is_tried_again_only_when_asked(exploding, tiny, tmp_path):
+    with pytest.raises(DivergedError):
+        fit(tiny(normalization=exploding), tmp_path / "run")
+    with pytest.raises(InputError, match=r"run: the run diverged \(.* not finite at epoch 1, step 3 \(loss nan\)\)"):
+        fit(tiny(normalization=exploding), tmp_path / "run")
+    assert Record(tmp_path / "run").diverged
+    assert not fit(tiny(normalization=exploding), tmp_path / "run", resume=True).diverged
 
 
 def test_a_step_that_is_not_finite_can_be_skipped_and_is_counted(exploding, tiny, tmp_path):

@@ -14,7 +14,7 @@ from maxmincaps.recipe import Recipe
 from maxmincaps.studies.progress import Outcome
 from maxmincaps.training.fit import fit
 from maxmincaps.training.observer import Observer
-from maxmincaps.training.record import DIVERGED, InUseError, Record
+from maxmincaps.training.record import InUseError, Record
 
 LOOK_EVERY_S = 0.2
 _at_work = threading.Lock()
@@ -38,17 +38,14 @@ def train_run(recipe: Recipe, folder: Path, stop_file: Path) -> Outcome:
     """Train a run to its end, or tell why not. A run's own errors are outcomes: what is raised means a lost worker."""
     if stop_file.exists():
         return Outcome("stopped")
-    record = Record(folder)
-    if record.diverged:
+    if Record(folder).diverged:
         return Outcome("diverged")
     try:
         fit(recipe, folder, resume=True, observer=Obedient(stop_file))
     except InUseError:
         return Outcome("busy")
     except DivergedError as error:
-        message = str(error).partition(";")[0]
-        record.write(DIVERGED, {"message": message, "epochs_done": len(record.history)})
-        return Outcome("diverged", message)
+        return Outcome("diverged", str(error).partition(";")[0])
     except KeyboardInterrupt:
         return Outcome("stopped")
     except InputError as error:

@@ -22,7 +22,7 @@ from maxmincaps.training.interrupt import StopWish, stop_wishes
 from maxmincaps.training.observer import SILENT, Observer
 from maxmincaps.training.prepare import check_network, learning_rate_at, threads_of
 from maxmincaps.training.processes import Processes, launch, precision_on, processes_for
-from maxmincaps.training.record import Record
+from maxmincaps.training.record import DIVERGED, Record
 from maxmincaps.training.results import begin_record, conclude, end_epoch
 from maxmincaps.training.run import Run, Tally
 from maxmincaps.training.watch import describe
@@ -45,7 +45,12 @@ def fit(recipe: Recipe, folder: Path | str, *, resume: bool = False, observer: O
     with record.locked(), stop_wishes() as wish:
         if not record.complete:
             task = partial(_train, recipe=recipe, record=record, images=images, observer=observer, wish=wish)
-            launch(processes, task, wish)
+            try:
+                launch(processes, task, wish)
+            except DivergedError as error:
+                message = str(error).partition(";")[0]
+                record.write(DIVERGED, {"message": message, "epochs_done": len(record.history)})
+                raise
     return record
 
 

@@ -10,7 +10,7 @@ trace.safetensors    logits and couplings of one training image, iteration by it
 best.safetensors, last.safetensors   weights
 checkpoint.safetensors               what a stopped run continues from; gone when the run is complete
 result.json          the outcome. It is written last: a record is complete when it exists
-diverged.json        instead of an outcome, in a study: where the loss was not finite
+diverged.json        instead of an outcome: where the loss was not finite
 """
 
 import json
