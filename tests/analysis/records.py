@@ -3,6 +3,7 @@
 import torch
 
 from maxmincaps.recipe import Recipe
+from maxmincaps.studies import STUDIES
 from maxmincaps.studies.records import row_of
 from maxmincaps.training.checkpoint import save_tensors
 from maxmincaps.training.record import Record
@@ -31,3 +32,19 @@ def write_run(folder, recipe: Recipe, best: float, train: float = 1.0):
     found = {"best_test_accuracy": best, "final_test_accuracy": best, "best_running_train_accuracy": train}
     record.write("result.json", found)
     return row_of(record)
+
+
+def write_study(folder, name, scale, accuracy, train=lambda entry: 1.0, seeds=None):
+    """Write a record for every run of a study, with the accuracy in percent that `accuracy` gives it."""
+    return {
+        (entry.line.label, entry.line.value, entry.recipe.dataset, entry.recipe.seed): write_run(
+            folder, entry.recipe, accuracy(entry) / 100, train(entry)
+        )
+        for entry in STUDIES[name].entries(scale, seeds)
+    }
+
+
+def write_diverged(rows, *keys):
+    """Let these runs of a study be without a result."""
+    for key in keys:
+        rows[key] |= {"status": "diverged", "best_test_accuracy": None, "final_test_accuracy": None}

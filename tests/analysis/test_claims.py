@@ -8,17 +8,7 @@ from maxmincaps.analysis.compare import Verdict
 from maxmincaps.report.selection import shown
 from maxmincaps.studies import STUDIES
 from maxmincaps.studies.study import DATASETS
-from tests.analysis.records import write_lengths, write_run, write_trace
-
-
-def write_study(folder, name, scale, accuracy, train=lambda entry: 1.0, seeds=None):
-    """Write a record for every run of a study, with the accuracy in percent that `accuracy` gives it."""
-    return {
-        (entry.line.label, entry.line.value, entry.recipe.dataset, entry.recipe.seed): write_run(
-            folder, entry.recipe, accuracy(entry) / 100, train(entry)
-        )
-        for entry in STUDIES[name].entries(scale, seeds)
-    }
+from tests.analysis.records import write_diverged, write_lengths, write_study, write_trace
 
 
 def by_name(rows):
@@ -88,10 +78,11 @@ def test_claims_are_judged_by_the_runs_that_the_tables_show(tmp_path):
 
 def test_diverged_runs_are_counted_and_count_for_nothing(tmp_path):
     rows = write_study(tmp_path, "datasets", "full", as_the_paper)
-    for key in [("Max-Min", None, "mnist", seed) for seed in range(3)]:
-        rows[key] |= {"status": "diverged", "best_test_accuracy": None}
-    claim = by_name(rows.values())["better-on-mnist"]
+    write_diverged(rows, *[("Max-Min", None, "mnist", seed) for seed in range(3)])
+    found = by_name(rows.values())
+    claim = found["better-on-mnist"]
     assert (claim.verdict, claim.n, claim.diverged) == (Verdict.TOO_FEW, 2, 3)
+    assert found["better-on-cifar10"].diverged == 0
 
 
 @pytest.mark.parametrize(("sign", "expected"), [(1, Verdict.HOLDS), (-1, Verdict.FAILS)])
@@ -127,6 +118,60 @@ def test_a_bound_matters_when_the_worst_value_is_half_a_point_below_the_best(tmp
     found = by_name(rows.values())
     assert found["upper-bound-does-not-matter"].verdict is Verdict.HOLDS
     assert found["start-does-not-matter"].verdict is Verdict.FAILS
+
+
+def test_a_bound_at_which_runs_diverged_is_not_left_out_of_the_range_that_does_not_matter(tmp_path):
+    rows = write_study(tmp_path, "bounds", "full", lambda entry: 99 + 0.001 * entry.recipe.seed)
+    write_diverged(rows, *[("upper bound q", 0.1, "mnist", seed) for seed in range(5)])
+    found = by_name(rows.values())
+    claim = found["upper-bound-does-not-matter"]
+    assert (claim.verdict, claim.n, claim.diverged) == (Verdict.TOO_FEW, 0, 5)
+    assert found["start-does-not-matter"].verdict is Verdict.HOLDS
+
+
+def test_a_part_of_the_range_of_bounds_says_nothing_about_the_whole(tmp_path):
+    rows = write_study(tmp_path, "bounds", "full", lambda entry: 99 + 0.001 * entry.recipe.seed)
+    upper_half = [row for (_, value, _, _), row in rows.items() if value >= 0.3]
+    assert by_name(upper_half)["upper-bound-does-not-matter"].verdict is Verdict.TOO_FEW
+
+
+def test_a_curve_over_iterations_counts_when_all_its_points_are_there(tmp_path):
+    rows = write_study(tmp_path, "iterations", "small", lambda entry: 90 + 0.1 * entry.line.value)
+    half = [row for (_, value, _, seed), row in rows.items() if not seed or value <= 3]
+    assert by_name(rows.values())["iterations-help-max-min"].n == 4
+    assert by_name(half)["iterations-help-max-min"].n == 2
+
+
+def test_the_numbers_of_iterations_of_one_seed_are_one_pair_of_gaps(tmp_path):
+    rows = write_study(tmp_path, "iterations", "small", lambda e: 90 + 0.1 * (e.line.label == "Max-Min"))
+    claim = by_name(rows.values())["smaller-gap"]
+    assert (claim.verdict, claim.n) == (Verdict.HOLDS, 4)
+    one = [row for (_, _, dataset, seed), row in rows.items() if (dataset, seed) == ("mnist", 0)]
+    assert by_name(one)["smaller-gap"].verdict is Verdict.TOO_FEW
+
+
+def test_runs_without_a_partner_are_not_called_no_runs(tmp_path):
+    rows = write_study(tmp_path, "datasets", "small", as_the_paper)
+    claim = by_name([rows["Max-Min", None, "mnist", 0]])["better-on-mnist"]
+    assert (claim.ours, claim.n, claim.scales) == ("nothing to compare yet", 0, ("small",))
+    assert by_name([])["better-on-mnist"].ours == "no runs"
+
+
+def test_only_a_difference_is_told_with_a_sign(tmp_path):
+    rows = write_study(tmp_path, "normalizations", "small", lambda e: 99 - 0.3 * (e.line.label == "WTA"))
+    assert by_name(rows.values())["winner-take-all-is-cheap"].ours.startswith("0.3 points lost (95 %: 0.3 to 0.3,")
+    rows = write_study(tmp_path, "datasets", "small", as_the_paper)
+    assert by_name(rows.values())["better-on-mnist"].ours == "+0.27 points (n = 1)"
+
+
+def test_the_vote_is_that_of_the_papers_seeds_and_not_of_whichever_three_there_are(tmp_path):
+    rows = write_study(tmp_path, "mnist-record", "full", lambda entry: 99.8)
+    for row in rows.values():
+        write_lengths(tmp_path / row["fingerprint"], torch.eye(10), torch.arange(10))
+    assert by_name(rows.values())["vote-record"].n == 3
+    write_diverged(rows, ("Max-Min", None, "mnist", 0))
+    claim = by_name(rows.values())["vote-record"]
+    assert (claim.verdict, claim.n) == (Verdict.TOO_FEW, 0)
 
 
 def test_the_vote_and_the_record_are_judged_by_the_lengths_in_the_records(tmp_path):

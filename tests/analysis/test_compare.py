@@ -2,6 +2,7 @@
 
 import math
 import statistics
+from operator import itemgetter
 
 import pytest
 from hypothesis import given
@@ -36,7 +37,7 @@ def test_only_runs_that_differ_in_nothing_but_the_line_are_paired():
 
     rows = [row("a", 0, 5), row("a", 1, 6), row("a", 2, None, "diverged"), row("a", 3, 9, dataset="cifar10")]
     rows += [row("b", 0, 1), row("b", 1, 3), row("b", 2, 2), row("b", 3, 1)]
-    assert paired(rows, "m", "a", "b") == [4, 3]
+    assert paired(rows, itemgetter("m"), "a", "b") == [4, 3]
     assert paired(rows, lambda row: 2 * row["m"], "b", "a") == [-8, -6]
 
 
@@ -49,6 +50,7 @@ def test_only_runs_that_differ_in_nothing_but_the_line_are_paired():
         ([5.0, 5.1], Verdict.TOO_FEW),
         ([5.0], Verdict.TOO_FEW),
         ([], Verdict.TOO_FEW),
+        ([1.0, 1.1, math.nan], Verdict.UNDECIDED),
     ],
 )
 def test_a_claim_is_judged_if_at_least_three_pairs_put_its_whole_interval_on_one_side_of_the_bound(values, expected):

@@ -7,14 +7,16 @@ from dataclasses import replace
 from statistics import fmean, stdev
 
 import pytest
+import torch
 
-from maxmincaps.analysis.vote import vote
+from maxmincaps.analysis.vote import vote, voters
 from maxmincaps.report import tables
 from maxmincaps.report.selection import shown, twins
 from maxmincaps.report.table import NOT_RUN, Table
 from maxmincaps.studies import STUDIES
 from maxmincaps.studies.records import table
 from maxmincaps.training.responses import responses
+from tests.analysis.records import write_diverged, write_lengths, write_study
 from tests.report.conftest import small_studies
 
 
@@ -85,7 +87,7 @@ def test_table_2_has_the_extremes_of_the_errors_and_the_vote_of_three(of_study):
     assert line["Smallest"] == f"{min(errors):.3f}†"
     assert line["Mean"] == f"{fmean(errors):.3f}†"
     assert line["Sd"] == f"{stdev(errors):.3f}†"
-    together = vote([responses(row["folder"]) for row in tables.voters(runs)])
+    together = vote([responses(row["folder"]) for row in voters(runs.rows)])
     assert cells(found, Measure="vote of 3, ours, seeds 0 to 2")["Mean"] == f"{together.error_percent:.3f}†"
     assert cells(found, Measure="vote of 3, the paper's")["Mean"] == "0.170"
 
@@ -114,6 +116,27 @@ def test_diverged_runs_are_counted_and_have_no_number(runs, studies, rows):
         cells(tables.table_1(shown(studies["datasets"], diverged)), Normalization="Max-Min")["n"]
         == "1 (and 1 diverged)"
     )
+
+
+def test_a_line_whose_runs_all_diverged_is_not_called_not_run(tmp_path):
+    rows = write_study(tmp_path, "normalizations", "small", lambda entry: 99)
+    write_diverged(rows, *[("Sum", None, "mnist", seed) for seed in range(3)])
+    line = cells(tables.table_4(shown(STUDIES["normalizations"], list(rows.values()))), Normalization="Sum")
+    assert (line["Ours, best"], line["Ours, final"], line["n"]) == ("no result", "no result", "0 (and 3 diverged)")
+    rows = write_study(tmp_path, "mnist-record", "small", lambda entry: 99)
+    write_diverged(rows, ("Softmax", None, "mnist", 0))
+    found = tables.table_2(shown(STUDIES["mnist-record"], list(rows.values())))
+    assert cells(found, Normalization="Softmax", Measure="ours, best epoch")["Mean"] == "no result"
+
+
+def test_the_vote_of_seeds_0_to_2_is_of_no_other_seeds(tmp_path):
+    rows = write_study(tmp_path, "mnist-record", "full", lambda entry: 99)
+    for row in rows.values():
+        write_lengths(tmp_path / row["fingerprint"], torch.eye(10), torch.arange(10))
+    write_diverged(rows, ("Max-Min", None, "mnist", 0))
+    found = tables.table_2(shown(STUDIES["mnist-record"], list(rows.values())))
+    line = cells(found, Measure="vote of 3, ours, seeds 0 to 2")
+    assert (line["Mean"], line["n"]) == (NOT_RUN, "2")
 
 
 def test_a_run_that_is_not_over_is_listed_as_unfinished_and_not_as_diverged(rows):

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from maxmincaps.analysis import judges, measures
-from maxmincaps.analysis.compare import Interval, Verdict
+from maxmincaps.analysis.compare import Verdict
 from maxmincaps.analysis.judges import MAX_MIN, SOFTMAX, Finding
 from maxmincaps.studies import STUDIES
 from maxmincaps.studies.records import Row, budget_in_words, shown_rows
@@ -38,9 +38,8 @@ class Evidence:
     study: str
     scales: tuple[str, ...]
     """The scales whose runs were looked at. Empty: there are none."""
-    interval: Interval | None
-    diverged: int = 0
-    """How many runs of the study diverged; they count for no number, so they are told."""
+    diverged: int
+    """How many of the runs diverged; they count for no number, so they are told."""
 
     @property
     def at_paper(self) -> bool:
@@ -55,7 +54,7 @@ def evidence(rows: Sequence[Row]) -> list[Evidence]:
 
 
 def _evidence(claim: Claim, rows: Sequence[Row]) -> Evidence:
-    finding = claim.judge([row for row in rows if row["status"] == "complete"])
+    finding = claim.judge(rows)
     budget = "; ".join(dict.fromkeys(f"{SHORT[row['dataset']]}: {budget_in_words(row)}" for row in finding.rows))
     return Evidence(
         name=claim.name,
@@ -67,8 +66,7 @@ def _evidence(claim: Claim, rows: Sequence[Row]) -> Evidence:
         verdict=finding.verdict,
         study=claim.study,
         scales=tuple(dict.fromkeys(row["scale"] for row in finding.rows)),
-        interval=finding.interval,
-        diverged=sum(row["status"] == "diverged" for row in rows),
+        diverged=len({row["fingerprint"] for row in finding.rows if row["status"] == "diverged"}),
     )
 
 
@@ -170,14 +168,14 @@ _ALL = (
         "More routing iterations improve Max-Min's test accuracy.",
         "improves",
         "iterations",
-        partial(judges.slope, line=MAX_MIN, sign=1.0),
+        partial(judges.slope, line=MAX_MIN, side=1),
     ),
     Claim(
         "iterations-harm-softmax",
         "More routing iterations lower Softmax's test accuracy.",
         "falls on all five datasets",
         "iterations",
-        partial(judges.slope, line=SOFTMAX, sign=-1.0),
+        partial(judges.slope, line=SOFTMAX, side=-1),
     ),
     Claim(
         "smaller-gap",

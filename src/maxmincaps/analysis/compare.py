@@ -4,7 +4,6 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
 from maxmincaps.studies.records import Row
 
@@ -46,27 +45,28 @@ def interval(values: Iterable[float]) -> Interval | None:
     return Interval(mean, sd, n, mean - half, mean + half)
 
 
-def paired(
-    rows: Sequence[Row],
-    measure: str | Callable[[Row], float],
-    first: str,
-    second: str,
-    by: Sequence[str] = ("dataset", "value", "seed"),
-) -> list[float]:
-    """Give `first − second` of a measure for all runs of the two lines that share everything in `by`.
+def complete(rows: Iterable[Row]) -> list[Row]:
+    """Keep the runs that came to their end with a result."""
+    return [row for row in rows if row["status"] == "complete"]
+
+
+def pairs(
+    rows: Sequence[Row], measure: Callable[[Row], float], first: str, second: str
+) -> dict[tuple[str, float | None, int], tuple[float, float]]:
+    """Give a measure of the runs of two lines that share dataset, value and seed, by these.
 
     Runs without a result (diverged ones) have no partner.
     """
-    value = (lambda row: row[measure]) if isinstance(measure, str) else measure
-    sides: list[dict[tuple[Any, ...], float]] = [
-        {
-            tuple(row[name] for name in by): value(row)
-            for row in rows
-            if row["line"] == line and row["status"] == "complete"
-        }
+    sides = [
+        {(row["dataset"], row["value"], row["seed"]): measure(row) for row in complete(rows) if row["line"] == line}
         for line in (first, second)
     ]
-    return [sides[0][key] - sides[1][key] for key in sorted(sides[0].keys() & sides[1].keys(), key=str)]
+    return {key: (one, sides[1][key]) for key, one in sides[0].items() if key in sides[1]}
+
+
+def paired(rows: Sequence[Row], measure: Callable[[Row], float], first: str, second: str) -> list[float]:
+    """Give `first − second` of a measure for every pair of runs."""
+    return [one - other for one, other in pairs(rows, measure, first, second).values()]
 
 
 def verdict(found: Interval | None, above: float = 0.0) -> Verdict:
@@ -75,7 +75,7 @@ def verdict(found: Interval | None, above: float = 0.0) -> Verdict:
         return Verdict.TOO_FEW
     if found.low > above:
         return Verdict.HOLDS
-    return Verdict.UNDECIDED if found.high > above else Verdict.FAILS
+    return Verdict.FAILS if found.high <= above else Verdict.UNDECIDED
 
 
 def t_quantile(degrees: int, probability: float = 0.975) -> float:

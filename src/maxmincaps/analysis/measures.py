@@ -1,7 +1,7 @@
 """What a claim is measured by: numbers of one run, from its row or its record, and of runs side by side."""
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -19,6 +19,11 @@ NEAR = 0.02
 def best_points(row: Row) -> float:
     """Give the best test accuracy in percent: the paper's measure."""
     return 100 * row["best_test_accuracy"]
+
+
+def best_error_percent(row: Row) -> float:
+    """Give the test error of the best epoch in percent."""
+    return 100 - best_points(row)
 
 
 def final_points(row: Row) -> float:
@@ -86,31 +91,18 @@ def other_length(row: Row) -> float | None:
     return None if (found := _mean_lengths(row)) is None else found[1]
 
 
-def error_falls(rows: Sequence[Row]) -> list[float]:
-    """Give, for each seed, the percentage of Softmax's errors that Max-Min does not make."""
-    errors = _by_seed(rows, lambda row: 100 - best_points(row))
-    return [100 * (soft - hard) / soft for hard, soft in errors.values() if soft]
+def whole_curves(rows: Sequence[Row]) -> list[dict[float, float]]:
+    """Give the best accuracy by value, for each dataset and seed with a result at every value that was tried.
 
-
-def gains_by_seed(rows: Sequence[Row]) -> dict[int, float]:
-    """Give Max-Min's gain over Softmax in points, for each seed that both have."""
-    return {seed: hard - soft for seed, (hard, soft) in _by_seed(rows, best_points).items()}
-
-
-def slopes(rows: Sequence[Row], measure: Callable[[Row], float]) -> list[float]:
-    """Fit a line through a measure over the values of each dataset and seed, and give its slope."""
-    curves: dict[tuple[str, int], list[tuple[float, float]]] = defaultdict(list)
+    A seed that is not through, or diverged at a value, would be compared with others over another range.
+    """
+    tried: dict[str, set[float]] = defaultdict(set)
+    found: dict[tuple[str, int], dict[float, float]] = defaultdict(dict)
     for row in rows:
-        curves[row["dataset"], row["seed"]].append((row["value"], measure(row)))
-    return [_slope(points) for points in curves.values() if len(points) > 1]
-
-
-def spans_by_seed(rows: Sequence[Row]) -> list[float]:
-    """Give the distance from worst to best accuracy over the values, for each seed that has several."""
-    curves: dict[int, list[float]] = defaultdict(list)
-    for row in rows:
-        curves[row["seed"]].append(best_points(row))
-    return [max(points) - min(points) for points in curves.values() if len(points) > 1]
+        tried[row["dataset"]].add(row["value"])
+        if row["status"] == "complete":
+            found[row["dataset"], row["seed"]][row["value"]] = best_points(row)
+    return [curve for (dataset, _), curve in found.items() if curve.keys() == tried[dataset] and len(curve) > 1]
 
 
 def tuning_likenesses(rows: Sequence[Row]) -> list[float]:
@@ -121,17 +113,6 @@ def tuning_likenesses(rows: Sequence[Row]) -> list[float]:
         by_key[row["dataset"], row["seed"]][row["line"]] = tuning_of(responses(row["folder"])).flatten()
     pairs = [both for both in by_key.values() if {"Softmax", "Max-Min"} <= both.keys()]
     return [torch.corrcoef(torch.stack([both["Softmax"], both["Max-Min"]]))[0, 1].item() for both in pairs]
-
-
-def _by_seed(rows: Sequence[Row], measure: Callable[[Row], float]) -> dict[int, tuple[float, float]]:
-    sides = [{row["seed"]: measure(row) for row in rows if row["line"] == line} for line in ("Max-Min", "Softmax")]
-    return {seed: (sides[0][seed], sides[1][seed]) for seed in sorted(sides[0].keys() & sides[1].keys())}
-
-
-def _slope(points: Sequence[tuple[float, float]]) -> float:
-    middle = [sum(axis) / len(points) for axis in zip(*points, strict=True)]
-    across = sum((x - middle[0]) ** 2 for x, _ in points)
-    return sum((x - middle[0]) * (y - middle[1]) for x, y in points) / across if across else 0.0
 
 
 def _alive(row: Row) -> torch.Tensor | None:

@@ -1,6 +1,6 @@
 """Several networks decide together: Table 2's vote, from records alone."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import combinations
 from typing import Literal
@@ -10,11 +10,27 @@ from jaxtyping import Int64
 from torch import Tensor
 from torch.nn.functional import one_hot
 
+from maxmincaps.analysis.compare import complete
+from maxmincaps.analysis.measures import has
 from maxmincaps.errors import InputError, known
+from maxmincaps.studies.records import Row
 from maxmincaps.training.responses import Responses
 
 Rule = Literal["majority", "summed"]
 RULES: tuple[Rule, ...] = ("majority", "summed")
+MODELS = {0: "A", 1: "B", 2: "C"}
+"""The seeds of the networks that vote, and what the paper calls them."""
+
+
+def voters(rows: Iterable[Row]) -> list[Row]:
+    """Give the Max-Min runs whose records hold what a vote takes, by seed."""
+    able = [row for row in complete(rows) if row["line"] == "Max-Min" and has(row, "lengths.safetensors")]
+    return sorted(able, key=lambda row: row["seed"])
+
+
+def models_a_b_c(rows: Iterable[Row]) -> list[Row]:
+    """Give the three of them that vote in the paper's Table 2; fewer where one diverged or is not over."""
+    return [row for row in voters(rows) if row["seed"] in MODELS]
 
 
 def vote(models: Sequence[Responses], rule: Rule = "majority") -> Responses:

@@ -12,7 +12,7 @@ from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from maxmincaps.analysis import poll as polls
-from maxmincaps.analysis.claims import Evidence, evidence
+from maxmincaps.analysis.claims import evidence
 from maxmincaps.analysis.compare import Verdict
 from maxmincaps.errors import InputError
 from maxmincaps.report import tables
@@ -61,7 +61,6 @@ def build(
         Verdict=Verdict,
         signs=SIGNS,
         command_of={claim.name: commands_for(STUDIES[claim.study], claim.scales) for claim in claims},
-        interval_of={claim.name: _interval(claim) for claim in claims},
         chapters=[(chapter, [_written(plate, out) for plate in _plates(chapter, material)]) for chapter in CHAPTERS],
         coverage=[(study, coverage(study, found.rows)) for study in studies.values() if study.scale_names()],
         command_for=command_for,
@@ -95,13 +94,6 @@ def _written(plate: Plate, out: Path) -> Written:
     else:
         return Written(plate, None, ())
     return Written(plate, html, tuple(path.relative_to(out).as_posix() for path in paths))
-
-
-def _interval(claim: Evidence) -> str:
-    found = claim.interval
-    if found is None or found.low is None or found.high is None:
-        return "no interval of fewer than two runs" if claim.n < 2 else "no interval"
-    return f"{found.low:+.3g} to {found.high:+.3g}"
 
 
 def _template() -> jinja2.Template:

@@ -3,11 +3,12 @@
 from itertools import product
 from pathlib import Path
 
+from maxmincaps.analysis.compare import complete
 from maxmincaps.analysis.measures import held_out_points, percent_by_epoch
 from maxmincaps.report import curves, tables
 from maxmincaps.report.beginning import COLUMNS, Curve, first_steps
 from maxmincaps.report.material import Material, Plate, absent, study_command
-from maxmincaps.report.selection import Shown, complete, mean, means_of_lines
+from maxmincaps.report.selection import Shown, mean, means_of_lines
 from maxmincaps.studies import rates
 from maxmincaps.studies.beginning import DEFAULT, FACTORS, factors, label
 from maxmincaps.studies.study import NAMES

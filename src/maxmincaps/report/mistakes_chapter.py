@@ -7,13 +7,13 @@ from jaxtyping import UInt8
 from torch import Tensor
 
 from maxmincaps.analysis.poll import examples
-from maxmincaps.analysis.vote import vote
+from maxmincaps.analysis.vote import MODELS, models_a_b_c, vote
 from maxmincaps.data.images import images_of
 from maxmincaps.errors import InputError
 from maxmincaps.report import mistakes, tables
-from maxmincaps.report.material import Material, Plate, absent, study_command
+from maxmincaps.report.material import Material, Plate, absent, commands_for
 from maxmincaps.report.poll import human_or_network
-from maxmincaps.report.selection import Shown, title_of, twins
+from maxmincaps.report.selection import title_of, twins
 from maxmincaps.studies.records import Row
 from maxmincaps.training.record import Record
 from maxmincaps.training.responses import Responses, responses
@@ -23,8 +23,8 @@ GRID = "Above each image: its index in the test set, the prediction, and the tru
 
 def mnist_record(material: Material) -> list[Plate]:
     """Tables 2 and 3, figures 9, 10 and A.1 to A.3."""
-    runs, voting = material.shown("mnist-record"), material.shown("misclassified")
-    voters = tables.voters(voting)[:3]
+    runs = material.shown("mnist-record")
+    voters = models_a_b_c(runs.rows)
     models = [responses(row["folder"]) for row in voters]
     voted = vote(models) if len(models) == 3 else None
     return [
@@ -34,16 +34,17 @@ def mnist_record(material: Material) -> list[Plate]:
             tables.table_2(runs),
             runs,
         ),
-        *(_misclassified(material, voting, voters, models, voted) if models else _stand_in(material)),
+        *(_misclassified(material, voters, models, voted) if models else _stand_in(material)),
         *_people(material, voted, voters),
     ]
 
 
 def _misclassified(
-    material: Material, runs: Shown, voters: Sequence[Row], models: Sequence[Responses], voted: Responses | None
+    material: Material, voters: Sequence[Row], models: Sequence[Responses], voted: Responses | None
 ) -> list[Plate]:
-    command = study_command(runs)
-    told = {measure.measure: int(measure.value) for measure in runs.study.paper}
+    study = material.studies["misclassified"]
+    command = commands_for(study, (row["scale"] for row in voters))
+    told = {measure.measure: int(measure.value) for measure in study.paper}
     plates = []
     if voted:
         caption = (
@@ -53,19 +54,21 @@ def _misclassified(
         plates.append(_wrong_images(material, "figure-9", "Figure 9", caption, voted, command, voters))
     else:
         plates.append(
-            absent("figure-9", "Figure 9", f"Needs three networks that vote; there are {len(models)}.", runs.study)
+            absent("figure-9", "Figure 9", f"Needs three networks that vote; there are {len(models)}.", study)
         )
-    for letter, row, model in zip("abc", voters, models, strict=False):
+    for row, model in zip(voters, models, strict=True):
+        number, letter = row["seed"] + 1, MODELS[row["seed"]]
         caption = (
-            f"The {len(model.wrong):,} images that model {letter.upper()} (seed {row['seed']}) gets wrong "
-            f"(the paper's: {told[f'model_{letter}_misclassified']}). "
+            f"The {len(model.wrong):,} images that model {letter} (seed {row['seed']}) gets wrong "
+            f"(the paper's: {told[f'model_{letter.lower()}_misclassified']}). "
         )
-        name, title = f"figure-a{'abc'.index(letter) + 1}", f"Figure A.{'abc'.index(letter) + 1}"
+        name, title = f"figure-a{number}", f"Figure A.{number}"
         plates.append(_wrong_images(material, name, title, caption, model, command, [row]))
-    whose = "the vote" if voted else "model A"
+    whose = "the vote" if voted else f"model {MODELS[voters[0]['seed']]}"
     caption = f"How often {whose} takes a true class for another. Bold: right answers. Shades are of the errors alone."
     confusion = mistakes.confusion(voted or models[0])
-    return [*plates, material.plate("confusion", "Confusion matrix", caption, confusion, command, voters)]
+    rows = voters if voted else voters[:1]
+    return [*plates, material.plate("confusion", "Confusion matrix", caption, confusion, command, rows)]
 
 
 def _stand_in(material: Material) -> list[Plate]:

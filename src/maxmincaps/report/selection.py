@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from maxmincaps.analysis.compare import Interval, interval
+from maxmincaps.analysis.compare import Interval, complete, interval
 from maxmincaps.recipe import MachineSettings, Recipe
 from maxmincaps.studies.records import Row, budget_in_words, is_smaller, shown_rows
 from maxmincaps.studies.study import DATASETS, PAPER_SCALE, SHORT, Study
@@ -47,11 +47,6 @@ def shown(study: Study, rows: Sequence[Row]) -> Shown:
     """Give the runs of a study that count, with the scales that they are of."""
     found = shown_rows(study, rows)
     return Shown(study, {row["dataset"]: row["scale"] for row in found}, found)
-
-
-def complete(rows: Iterable[Row]) -> list[Row]:
-    """Keep the runs that came to their end with a result."""
-    return [row for row in rows if row["status"] == "complete"]
 
 
 def mean(rows: Iterable[Row], measure: Callable[[Row], float]) -> Interval | None:

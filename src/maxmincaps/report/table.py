@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
-NOT_RUN = "not run"
-"""What stands where there is no run yet."""
+NOT_RUN, NO_RESULT = "not run", "no result"
+"""What stands where there is no run yet, and where no run has come to a result."""
 
 LATEX = {
     "\\": r"\textbackslash{}",
@@ -109,7 +109,7 @@ class Table:
     def _html_cell(self, place: int, cell: str) -> str:
         if place == 0:
             return f'<th scope="row">{escape(cell)}</th>'
-        missing = ' class="missing"' if cell == NOT_RUN else self._side(place)
+        missing = ' class="missing"' if cell in (NOT_RUN, NO_RESULT) else self._side(place)
         return f"<td{missing}>{escape(cell)}</td>"
 
 

@@ -5,24 +5,23 @@ from itertools import groupby
 from typing import Any
 
 from maxmincaps.analysis.claims import Evidence
-from maxmincaps.analysis.compare import Interval, interval
+from maxmincaps.analysis.compare import Interval, complete, interval
 from maxmincaps.analysis.measures import best_points, final_points
 from maxmincaps.analysis.poll import Poll, paper_rows
 from maxmincaps.analysis.poll import table_3 as rows_of_poll
-from maxmincaps.analysis.vote import spread, vote
+from maxmincaps.analysis.vote import MODELS, spread, vote, voters
 from maxmincaps.recipe import MachineSettings, Recipe
 from maxmincaps.report.selection import (
     NOT_PAPER,
     Shown,
     budgets,
-    complete,
     counted,
     mean,
     title_of,
     title_with_mark,
 )
 from maxmincaps.report.style import look
-from maxmincaps.report.table import NOT_RUN, Table
+from maxmincaps.report.table import NO_RESULT, NOT_RUN, Table
 from maxmincaps.studies.records import Row
 from maxmincaps.studies.study import PAPER_SCALE, PaperValue
 from maxmincaps.training.responses import Responses, responses
@@ -125,7 +124,7 @@ def _accuracies(runs: Shown, dataset: str, line: str) -> tuple[str, ...]:
 
 def _ours(rows: Sequence[Row], mark: str) -> tuple[str, ...]:
     """Give our best and final accuracy, n and budget."""
-    best, final = (_with_sd(mean(rows, measure), mark) for measure in (best_points, final_points))
+    best, final = (_with_sd(mean(rows, measure), mark, _missing(rows)) for measure in (best_points, final_points))
     return best, final, counted(rows), budgets(rows) or NOT_RUN
 
 
@@ -155,20 +154,21 @@ def _error_rows(runs: Shown, dataset: str, line: str) -> Iterable[tuple[str, ...
     own = runs.of(dataset, line)
     for words, measure in (("ours, best epoch", best_points), ("ours, final epoch", final_points)):
         errors = [100 - measure(row) for row in complete(own)]
-        yield line, words, *_extremes(errors, _mark(runs, dataset)), counted(own), budgets(own) or NOT_RUN
+        extremes = _extremes(errors, _mark(runs, dataset), _missing(own))
+        yield line, words, *extremes, counted(own), budgets(own) or NOT_RUN
 
 
 def _vote_rows(runs: Shown, dataset: str) -> Iterable[tuple[str, ...]]:
     told = runs.study.reported("vote_test_error_percent", dataset, "Max-Min")
     yield "Max-Min", "vote of 3, the paper's", NONE, NONE, _plain(_value(told), 3), NONE, "3", _paper_budget(runs)
-    own = voters(runs)
-    models = [responses(row["folder"]) for row in own]
-    error = [vote(models[:3]).error_percent] if len(models) >= 3 else []
+    own = voters(runs.rows)
+    models = {row["seed"]: responses(row["folder"]) for row in own}
+    three = [models[seed] for seed in MODELS if seed in models]
     mark, budget = _mark(runs, dataset), budgets(own) or NOT_RUN
-    single = _plain(error[0], 3) + mark if error else NOT_RUN
-    yield "Max-Min", "vote of 3, ours, seeds 0 to 2", NONE, NONE, single, NONE, f"{min(len(models), 3)}", budget
-    triples = spread(models) if len(models) > 3 else []
-    if triples:
+    single = f"{vote(three).error_percent:.3f}{mark}" if len(three) == len(MODELS) else NOT_RUN
+    yield "Max-Min", "vote of 3, ours, seeds 0 to 2", NONE, NONE, single, NONE, f"{len(three)}", budget
+    if len(models) > 3:
+        triples = spread(list(models.values()))
         yield "Max-Min", "votes of all triples, ours", *_extremes(triples, mark), f"{len(triples)}", budget
 
 
@@ -221,10 +221,7 @@ def all_runs(rows: Sequence[Row]) -> Table:
                 title_with_mark(group, group[0]["dataset"]),
                 _label(group[0]),
                 _differences(group[0]) or NONE,
-                *(
-                    _with_sd(mean(group, measure), "", "no result")
-                    for measure in (best_points, final_points, _training)
-                ),
+                *(_with_sd(mean(group, measure), "", NO_RESULT) for measure in (best_points, final_points, _training)),
                 counted(group),
                 budgets(group),
             )
@@ -237,12 +234,6 @@ def all_runs(rows: Sequence[Row]) -> Table:
 
 def _training(row: Row) -> float:
     return 100 * row["train_accuracy"]
-
-
-def voters(runs: Shown) -> list[Row]:
-    """Give the Max-Min runs that vote, by seed; the first three are the paper's models A, B and C."""
-    dataset = (runs.study.borrows or runs.study).datasets[0]
-    return sorted(complete(runs.of(dataset, "Max-Min")), key=lambda row: row["seed"])
 
 
 def _label(row: Row) -> str:
@@ -307,10 +298,15 @@ def _with_sd(found: Interval | None, mark: str, missing: str = NOT_RUN) -> str:
     return f"{found.mean:.2f}" + (f" ± {found.sd:.2f}" if found.sd is not None else "") + mark
 
 
-def _extremes(values: Sequence[float], mark: str) -> tuple[str, ...]:
+def _missing(rows: Sequence[Row]) -> str:
+    """Say why there is no number of these runs."""
+    return NO_RESULT if rows else NOT_RUN
+
+
+def _extremes(values: Sequence[float], mark: str, missing: str = NOT_RUN) -> tuple[str, ...]:
     found = interval(values)
     if found is None:
-        return (NOT_RUN,) * 4
+        return (missing,) * 4
     return tuple(
         _plain(value, 3) + (mark if value is not None else "")
         for value in (max(values), min(values), found.mean, found.sd)
