@@ -3,17 +3,20 @@ import shutil
 from html.parser import HTMLParser
 
 import pytest
+import torch
 
 from maxmincaps.cli import main
 from maxmincaps.errors import InputError
 from maxmincaps.report.build import build
-from maxmincaps.report.chapters import inside
+from maxmincaps.report.chapters import inside, others
 from maxmincaps.report.material import Material
+from maxmincaps.report.mistakes_chapter import mnist_record
 from maxmincaps.report.selection import twins
 from maxmincaps.studies import STUDIES
 from maxmincaps.studies.records import row_of
 from maxmincaps.training.record import Record
 from maxmincaps.verbs.report import report
+from tests.analysis.records import write_diverged, write_lengths, write_study
 
 NUMBERED = ["1-mnist-5k", "2", "2-all", "4", "5", "6", "7", "8", "9", "a1", "a2", "a3"]
 FIGURES = [*(f"figure-{name}" for name in NUMBERED), "confusion", "bounds", "choices", "training-curves"]
@@ -152,6 +155,31 @@ def test_images_that_cannot_be_had_cost_their_own_figure_alone(runs, tmp_path, m
     text = build(runs, tmp_path / "report").read_text()
     assert "They cannot be drawn: mnist-5k: nobody has it." in text
     assert {"table-2.md", "confusion.png"} <= {path.name for path in (tmp_path / "report").rglob("*")}
+
+
+def test_figure_9_shows_the_vote_that_table_2_tells(tmp_path, monkeypatch):
+    """Table 2 shows the smaller scale, which is whole; of the larger one only the three that vote are there."""
+    whole = write_study(tmp_path, "mnist-record", "small", lambda entry: 99)
+    larger = write_study(tmp_path, "mnist-record", "full", lambda entry: 99)
+    three = [larger["Max-Min", None, "mnist", seed] for seed in range(3)]
+    for errors, rows in ((3, whole.values()), (1, three)):
+        for row in rows:
+            labels = (torch.arange(10_000) < errors).long()
+            write_lengths(tmp_path / row["fingerprint"], torch.eye(1, 10).expand(10_000, 10), labels)
+    images = torch.zeros(10_000, 1, 28, 28, dtype=torch.uint8)
+    monkeypatch.setattr("maxmincaps.report.mistakes_chapter.test_images", lambda row: images)
+    plates = {plate.name: plate for plate in mnist_record(Material([*whole.values(), *three], STUDIES))}
+    told = {line[1]: line[4] for line in plates["table-2"].content.rows}
+    wrong = int(re.match(r"The (\d+) images", plates["figure-9"].caption)[1])
+    assert told["vote of 3, ours, seeds 0 to 2"] == f"{wrong / 100:.3f}†"
+    assert plates["figure-9"].command == "maxmincaps study run misclassified --scale small"
+
+
+def test_a_run_that_stands_on_two_lines_is_counted_once_and_one_that_diverged_apart(tmp_path):
+    rows = write_study(tmp_path, "bounds", "full", lambda entry: 99)
+    write_diverged(rows, ("start value", 0.1, "mnist", 0))
+    plates = {plate.name: plate for plate in others(Material(list(rows.values()), STUDIES))}
+    assert plates["bounds"].budget.endswith("(runs: 44 (and 1 diverged))")
 
 
 @pytest.mark.parametrize("second", ["mnist", "elsewhere/mnist-5k.npz", "all.npz", "数字.npz"])

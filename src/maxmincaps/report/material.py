@@ -13,6 +13,7 @@ from maxmincaps.report.selection import (
     NOT_PAPER,
     Shown,
     budgets,
+    counted,
     name_in_files,
     planned,
     shown,
@@ -118,8 +119,9 @@ class Material:
     def _budget(self, rows: Sequence[Row]) -> str:
         """Say what the runs cost, dataset by dataset."""
         datasets = dict.fromkeys(row["dataset"] for row in rows)
-        own = {name: [row for row in rows if row["dataset"] == name] for name in datasets}
-        return "; ".join(f"{title_of(name)}: {budgets(runs)} (runs: {len(runs)})" for name, runs in own.items())
+        once = {row["fingerprint"]: row for row in rows}.values()  # a run may stand on several lines of a study
+        own = {name: [row for row in once if row["dataset"] == name] for name in datasets}
+        return "; ".join(f"{title_of(name)}: {budgets(runs)} (runs: {counted(runs)})" for name, runs in own.items())
 
 
 def absent(name: str, title: str, caption: str, study: Study) -> Plate:
