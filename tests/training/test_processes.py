@@ -24,6 +24,17 @@ def test_two_processes_give_the_result_of_one_within_rounding(whole, tiny, tmp_p
         assert line["train_loss"] == pytest.approx(alone["train_loss"], rel=1e-4)
 
 
+def test_the_threads_of_this_process_are_divided_among_its_processes_once(tiny, tmp_path, monkeypatch):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)  # by which a process would know that it has been divided
+    before = torch.get_num_threads()
+    torch.set_num_threads(4)
+    try:
+        record = fit(tiny(processes=2, threads=None, epochs=1, train_images=50), tmp_path / "run")
+    finally:
+        torch.set_num_threads(before)
+    assert record.environment["threads"] == 2
+
+
 class AtOnce(Observer):
     """Wants to stop after the first step."""
 

@@ -91,7 +91,7 @@ def launch(processes: Processes, task: Callable[[Processes], None], wish: StopWi
         return
     others, errors = set(active_children()), get_context("spawn").SimpleQueue()
     try:
-        processes.launch(partial(_tell, task=task, errors=errors))
+        processes.launch(partial(_tell, task=task, errors=errors, threads=torch.get_num_threads()))
     except ProcessException:
         if wish:
             errors.put(KeyboardInterrupt())  # it ended them while they were starting
@@ -106,8 +106,9 @@ def launch(processes: Processes, task: Callable[[Processes], None], wish: StopWi
         raise errors.get()  # the first is the cause: the processes that are left alone fail too
 
 
-def _tell(processes: Processes, task: Callable[[Processes], None], errors: SimpleQueue) -> None:
+def _tell(processes: Processes, task: Callable[[Processes], None], errors: SimpleQueue, threads: int) -> None:
     """Do the task. An error is sent as it is: raised, it would arrive as another, and Ctrl-C would never arrive."""
+    torch.set_num_threads(threads)  # as many as at home: Fabric has divided them, and the task would do so again
     try:
         task(processes)
     except (InputError, DivergedError, KeyboardInterrupt) as error:
