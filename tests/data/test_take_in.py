@@ -85,7 +85,7 @@ def test_content_that_differs_in_one_byte_is_refused(published, scratch, change,
         download.take_in(dataset, published, scratch)
 
 
-@pytest.mark.parametrize("name", ["../evil", "/evil", "a/../../evil", "..\\evil"])
+@pytest.mark.parametrize("name", ["../evil", "/evil", "a/../../evil", "..\\evil", "C:\\evil", "C:/evil"])
 @pytest.mark.parametrize("kind", ["zip", "tar"])
 def test_members_that_climb_out_of_the_folder_are_refused(published, scratch, name, kind):
     dataset, files = small_digits()
@@ -94,6 +94,13 @@ def test_members_that_climb_out_of_the_folder_are_refused(published, scratch, na
     with pytest.raises(InputError, match="expected members inside the archive's folder, found"):
         download.take_in(dataset, published, scratch)
     assert not list(published.parent.rglob("evil*"))
+
+
+def test_a_debian_package_where_nothing_can_unpack_it_is_not_called_missing(published, scratch, monkeypatch):
+    (published / "dataset-fashion-mnist_1.deb").write_bytes(b"!<arch>")
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(InputError, match=r"_1\.deb: dpkg-deb, which unpacks it, is not on this machine"):
+        download.take_in(DATASETS["fashion-mnist"], published, scratch)
 
 
 def test_links_in_an_archive_are_not_followed(published, scratch, tmp_path):

@@ -2,11 +2,12 @@
 
 import gzip
 import io
+import shutil
 import subprocess
 import tarfile
 import zipfile
 from collections.abc import Iterator, Mapping
-from pathlib import Path, PurePosixPath
+from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import IO
 
 from maxmincaps.data.cache import writing
@@ -53,7 +54,9 @@ def _tgz_members(archive: Path) -> Iterator[tuple[str, IO[bytes]]]:
 
 
 def _deb_members(archive: Path) -> Iterator[tuple[str, IO[bytes]]]:
-    # dpkg-deb knows every compression that Debian and its children use; it writes the files' tar, and no more.
+    if shutil.which("dpkg-deb") is None:
+        raise InputError(f"{archive}: dpkg-deb, which unpacks it, is not on this machine")
+    # It knows every compression that Debian and its children use; it writes the files' tar, and no more.
     with subprocess.Popen(
         ["dpkg-deb", "--fsys-tarfile", str(archive)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     ) as process:
@@ -74,8 +77,8 @@ def _tar_members(stream: "_Bounded", archive: Path) -> Iterator[tuple[str, IO[by
 
 
 def _stays_inside(name: str, archive: Path) -> None:
-    path = PurePosixPath(name.replace("\\", "/"))
-    if path.is_absolute() or ".." in path.parts or ":" in path.parts[:1]:
+    path = PureWindowsPath(name)  # which knows both kinds of slashes, and drives
+    if path.anchor or ".." in path.parts:
         raise InputError(f"{archive}: expected members inside the archive's folder, found {name!r}")
 
 
