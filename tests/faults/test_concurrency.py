@@ -10,7 +10,7 @@ from maxmincaps.analysis import poll as polls
 from maxmincaps.app.store import Store
 from maxmincaps.data import download
 from maxmincaps.training import fit as fits
-from maxmincaps.training.record import records_under
+from maxmincaps.training.record import records_under, write_whole
 from tests.app.conftest import asked
 from tests.faults.children import child
 from tests.faults.scenarios import Caching, Grid, Training, publish_digits, small_digits, small_recipe, write_images
@@ -73,6 +73,18 @@ def test_trainings_in_one_folder_make_one_record(images, tmp_path, scale, tally)
         at_once(_train_or_wait, *[(training, tmp_path / str(number))] * 3)
         assert training.bits(tmp_path / str(number)) == training.bits(tmp_path / "alone")
     tally("trainings in one folder", at_once=3, rounds=rounds, lost=0)
+
+
+def _write(path, letter, times):
+    """Write the same file again and again, whole, and see that it is never anything else."""
+    for _ in range(times):
+        write_whole(path, letter * 100_000)
+        assert path.read_bytes() in (b"a" * 100_000, b"b" * 100_000)
+
+
+def test_writers_of_one_file_never_tear_it_nor_leave_anything_beside_it(tmp_path):
+    at_once(_write, *[(tmp_path / "cost.json", letter, 100) for letter in (b"a", b"b")])
+    assert [path.name for path in tmp_path.iterdir()] == ["cost.json"]
 
 
 def _fetch(caching, folder, times):

@@ -89,6 +89,20 @@ def test_two_processes_cannot_train_in_one_folder(tiny, tmp_path):
         fit(tiny(), record.folder)
 
 
+def test_what_a_killed_process_left_half_written_is_cleared_away(half, whole, tiny):
+    for name in (".checkpoint.safetensors.new-0a1b", ".history.jsonl.new"):
+        (half.folder / name).write_bytes(b"half")
+    resumed = fit(tiny(), half.folder, resume=True)
+    assert {path.name for path in resumed.folder.iterdir()} == {path.name for path in whole.folder.iterdir()}
+
+
+def test_a_write_that_fails_leaves_nothing_beside_the_file(tmp_path):
+    (tmp_path / "result.json").mkdir()
+    with pytest.raises(InputError, match=r"result\.json: cannot be written"):
+        Record(tmp_path).write("result.json", {})
+    assert [path.name for path in tmp_path.iterdir()] == ["result.json"]
+
+
 def test_a_checkpoint_cut_in_half_is_said_and_kept(half, tiny):
     checkpoint = half.folder / CHECKPOINT
     cut = checkpoint.read_bytes()[: checkpoint.stat().st_size // 2]

@@ -14,8 +14,9 @@ diverged.json        instead of an outcome: where the loss was not finite
 """
 
 import json
+import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -147,6 +148,9 @@ class Record:
             except Timeout:
                 raise InUseError(f"{self.folder}: another process is training here") from None
         try:
+            with _writing(self.folder):
+                for lost in self.folder.glob(".*.new*"):  # what a process that was killed had not renamed yet
+                    lost.unlink()
             yield
         finally:
             with _writing(self.folder):
@@ -170,11 +174,16 @@ def history_html(lines: list[dict[str, Any]]) -> str:
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write beside the file, force it to the disk, then rename it into place."""
-    beside = path.with_name(f".{path.name}.new")
+    """Write beside the file, under a name that no other writer has, force it to the disk, then rename it into place."""
+    beside = path.with_name(f".{path.name}.new-{uuid.uuid4().hex}")
     with _writing(path):
-        write_through(beside, content)
-        beside.replace(path)
+        try:
+            write_through(beside, content)
+            beside.replace(path)
+        except BaseException:
+            with suppress(OSError):
+                beside.unlink()
+            raise
         sync_folder(path.parent)
 
 
