@@ -1,6 +1,7 @@
 import re
 import shutil
 from html.parser import HTMLParser
+from pathlib import Path
 
 import pytest
 import torch
@@ -9,6 +10,7 @@ from maxmincaps.cli import main
 from maxmincaps.errors import InputError
 from maxmincaps.report.build import build
 from maxmincaps.report.chapters import inside, others
+from maxmincaps.report.learning_chapter import learning
 from maxmincaps.report.material import Material
 from maxmincaps.report.mistakes_chapter import mnist_record
 from maxmincaps.report.selection import twins
@@ -180,6 +182,28 @@ def test_a_run_that_stands_on_two_lines_is_counted_once_and_one_that_diverged_ap
     write_diverged(rows, ("start value", 0.1, "mnist", 0))
     plates = {plate.name: plate for plate in others(Material(list(rows.values()), STUDIES))}
     assert plates["bounds"].budget.endswith("(runs: 44 (and 1 diverged))")
+
+
+def test_a_choice_without_a_result_keeps_its_line(tmp_path):
+    rows = write_study(tmp_path, "choices", "small", lambda entry: 99)
+    write_diverged(rows, *[("no ReLU", None, "mnist", seed) for seed in range(2)])
+    kept = [row for (label, *_), row in rows.items() if label != "uniform couplings"]
+    (axes,) = next(p for p in others(Material(kept, STUDIES)) if p.name == "choices").content.axes
+    names = [label.get_text() for label in axes.get_yticklabels()]
+    assert names[0] == "default  (n = 2)"
+    assert names[3:5] == ["no ReLU  (n = 0 (and 2 diverged))", "uniform couplings  (n = 0)"]
+    assert [(text.get_text(), text.get_position()[1]) for text in axes.texts] == [("no result", 3), ("not run", 4)]
+
+
+def test_a_history_with_epochs_missing_is_wrong_input_and_costs_its_chapter_alone(tmp_path):
+    rows = list(write_study(tmp_path, "learning", "small", lambda entry: 99).values())
+    line = {"test_accuracy": 0.9, "running_train_accuracy": 0.9, "dead_children": 0.1}
+    for row in rows:
+        Record(Path(row["folder"])).write("history.jsonl", [line] * 8)
+    assert learning(Material(rows, STUDIES))
+    Record(Path(rows[0]["folder"])).write("history.jsonl", [line] * 7)
+    with pytest.raises(InputError, match=r"history\.jsonl: expected 8 epochs, found 7"):
+        learning(Material(rows, STUDIES))
 
 
 @pytest.mark.parametrize("second", ["mnist", "elsewhere/mnist-5k.npz", "all.npz", "数字.npz"])

@@ -210,19 +210,19 @@ def test_people_stand_beside_the_network_class_by_class():
 
 def test_drawing_leaves_matplotlibs_settings_alone(tmp_path):
     before = dict(matplotlib.rcParams)
-    save(curves.choices([("default", interval([89.9, 90.0, 90.1]))], "default"), tmp_path, "choices")
+    save(curves.choices([("default", interval([89.9, 90.0, 90.1]))]), tmp_path, "choices")
     assert dict(matplotlib.rcParams) == before
 
 
 def test_the_same_figure_is_the_same_file(tmp_path):
     for name in ("one", "two"):
-        save(curves.choices([("default", interval([89.9, 90.0, 90.1]))], "default"), tmp_path / name, "choices")
+        save(curves.choices([("default", interval([89.9, 90.0, 90.1]))]), tmp_path / name, "choices")
     for ending in ("png", "svg"):
         assert (tmp_path / f"one/choices.{ending}").read_bytes() == (tmp_path / f"two/choices.{ending}").read_bytes()
 
 
 def test_on_the_page_no_two_figures_share_a_name(tmp_path):
-    figure = curves.choices([("default", interval([89.9, 90.0, 90.1]))], "default")
+    figure = curves.choices([("default", interval([89.9, 90.0, 90.1]))])
     text = save(figure, tmp_path, "choices")[1].read_text()
     first, second = (set(re.findall(r'\bid="([^"]+)"', for_page(text, prefix))) for prefix in "ab")
     assert first
@@ -230,7 +230,7 @@ def test_on_the_page_no_two_figures_share_a_name(tmp_path):
 
 
 def test_a_footnote_takes_no_room_from_the_figure(tmp_path):
-    figure = curves.choices([("default", interval([89.9, 90.0, 90.1]))], "default")
+    figure = curves.choices([("default", interval([89.9, 90.0, 90.1]))])
     figure.draw_without_rendering()
     before = figure.axes[0].get_position().height * figure.get_figheight()
     footnote(figure, "3 epochs of 1,000 images — not the paper's budget")

@@ -8,6 +8,7 @@ import torch
 
 from maxmincaps.analysis.responses import tuning_of
 from maxmincaps.analysis.traces import trace
+from maxmincaps.errors import InputError
 from maxmincaps.studies.records import Row
 from maxmincaps.training.record import Record
 from maxmincaps.training.responses import responses
@@ -42,8 +43,11 @@ def accuracies_by_epoch(row: Row) -> list[float]:
 
 
 def percent_by_epoch(row: Row, name: str) -> list[float]:
-    """Give a share that a run's history tells after each epoch, in percent."""
-    return [100 * line[name] for line in Record(Path(row["folder"])).history]
+    """Give a share that a complete run's history tells after each epoch, in percent."""
+    history = Record(Path(row["folder"])).history
+    if len(history) != row["epochs"]:
+        raise InputError(f"{row['folder']}/history.jsonl: expected {row['epochs']} epochs, found {len(history)}")
+    return [100 * line[name] for line in history]
 
 
 def held_out_points(row: Row) -> float:

@@ -243,7 +243,7 @@ def _choices(material: Material, runs: Shown) -> Plate:
     words = "Best test accuracy when one detail that papers leave open is changed, beside the default (dotted)."
     if not runs.rows:
         return absent("choices", "Choices", words, runs.study)
-    figure = curves.choices(means_of_lines(runs, best_points), runs.study.lines[0].label)
+    figure = curves.choices(means_of_lines(runs, best_points))
     return material.plate("choices", "Choices", words, figure, study_command(runs), runs.rows)
 
 

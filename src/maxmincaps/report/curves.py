@@ -119,16 +119,19 @@ def _one_legend(grid: np.ndarray) -> None:
 
 
 @styled
-def choices(points: Sequence[tuple[str, Interval]], default: str, measure: str = "test accuracy (%)") -> Figure:
-    """Draw one line a choice: its accuracy and sd, with the default's as a guide through all of them."""
+def choices(points: Sequence[tuple[str, Interval | str]], measure: str = "test accuracy (%)") -> Figure:
+    """Draw one line a choice: its accuracy and sd, or why it has none; the first one's is a guide through all."""
     figure = Figure(figsize=(FULL_WIDTH, 0.75 + 0.3 * len(points)))
     axes = figure.subplots()
-    for row, (name, point) in enumerate(points):
-        colour = LOOKS["max-min"].colour if name == default else INK
-        axes.errorbar(point.mean, row, xerr=_bar(point), fmt="^" if name == default else "D", color=colour, capsize=2.5)
-        if name == default:
+    for row, (_, point) in enumerate(points):
+        if isinstance(point, str):
+            axes.text(0.5, row, point, transform=axes.get_yaxis_transform(), ha="center", va="center", color=FAINT)
+            continue
+        colour = INK if row else LOOKS["max-min"].colour
+        axes.errorbar(point.mean, row, xerr=_bar(point), fmt="D" if row else "^", color=colour, capsize=2.5)
+        if not row:
             axes.axvline(point.mean, color=colour, linewidth=0.7, linestyle=":")
-    axes.set_yticks(range(len(points)), [f"{name}  (n = {point.n})" for name, point in points])
+    axes.set_yticks(range(len(points)), [name for name, _ in points])
     axes.set_ylim(len(points) - 0.4, -0.6)
     axes.set_xlabel(measure)
     axes.grid(axis="x")

@@ -92,9 +92,7 @@ def _options(material: Material) -> Plate:
     words = "Accuracy on held-out training images at the best epoch, each option alone beside plain training (dotted)."
     if not runs.rows:
         return absent("options", title, words, runs.study)
-    figure = curves.choices(
-        means_of_lines(runs, held_out_points), runs.study.lines[0].label, "accuracy on held-out images (%)"
-    )
+    figure = curves.choices(means_of_lines(runs, held_out_points), "accuracy on held-out images (%)")
     return material.plate("options", title, words, figure, study_command(runs), runs.rows)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from maxmincaps.analysis.compare import Interval, complete, interval
 from maxmincaps.recipe import MachineSettings, Recipe
+from maxmincaps.report.table import NO_RESULT, NOT_RUN
 from maxmincaps.studies.records import Row, budget_in_words, is_smaller, shown_rows
 from maxmincaps.studies.study import DATASETS, PAPER_SCALE, SHORT, Study
 
@@ -54,10 +55,15 @@ def mean(rows: Iterable[Row], measure: Callable[[Row], float]) -> Interval | Non
     return interval(measure(row) for row in complete(rows))
 
 
-def means_of_lines(runs: Shown, measure: Callable[[Row], float]) -> list[tuple[str, Interval]]:
-    """Give the mean of each line of a study with one dataset, of those that have runs."""
-    found = [(line.label, mean(runs.of(runs.study.datasets[0], line.label), measure)) for line in runs.study.lines]
-    return [(label, point) for label, point in found if point]
+def means_of_lines(runs: Shown, measure: Callable[[Row], float]) -> list[tuple[str, Interval | str]]:
+    """Give the mean of each line of a study with one dataset, or why there is none; its name says how many runs."""
+    found = [(line.label, runs.of(runs.study.datasets[0], line.label)) for line in runs.study.lines]
+    return [(f"{label}  (n = {counted(rows)})", mean(rows, measure) or missing(rows)) for label, rows in found]
+
+
+def missing(rows: Sequence[Row]) -> str:
+    """Say why there is no number of these runs."""
+    return NO_RESULT if rows else NOT_RUN
 
 
 def counted(rows: Sequence[Row]) -> str:

@@ -17,11 +17,12 @@ from maxmincaps.report.selection import (
     budgets,
     counted,
     mean,
+    missing,
     title_of,
     title_with_mark,
 )
 from maxmincaps.report.style import look
-from maxmincaps.report.table import NO_RESULT, NOT_RUN, Table
+from maxmincaps.report.table import NOT_RUN, Table
 from maxmincaps.studies.records import Row
 from maxmincaps.studies.study import PAPER_SCALE, PaperValue
 from maxmincaps.training.responses import Responses, responses
@@ -124,7 +125,7 @@ def _accuracies(runs: Shown, dataset: str, line: str) -> tuple[str, ...]:
 
 def _ours(rows: Sequence[Row], mark: str) -> tuple[str, ...]:
     """Give our best and final accuracy, n and budget."""
-    best, final = (_with_sd(mean(rows, measure), mark, _missing(rows)) for measure in (best_points, final_points))
+    best, final = (_with_sd(mean(rows, measure), mark, missing(rows)) for measure in (best_points, final_points))
     return best, final, counted(rows), budgets(rows) or NOT_RUN
 
 
@@ -154,7 +155,7 @@ def _error_rows(runs: Shown, dataset: str, line: str) -> Iterable[tuple[str, ...
     own = runs.of(dataset, line)
     for words, measure in (("ours, best epoch", best_points), ("ours, final epoch", final_points)):
         errors = [100 - measure(row) for row in complete(own)]
-        extremes = _extremes(errors, _mark(runs, dataset), _missing(own))
+        extremes = _extremes(errors, _mark(runs, dataset), missing(own))
         yield line, words, *extremes, counted(own), budgets(own) or NOT_RUN
 
 
@@ -221,7 +222,10 @@ def all_runs(rows: Sequence[Row]) -> Table:
                 title_with_mark(group, group[0]["dataset"]),
                 _label(group[0]),
                 _differences(group[0]) or NONE,
-                *(_with_sd(mean(group, measure), "", NO_RESULT) for measure in (best_points, final_points, _training)),
+                *(
+                    _with_sd(mean(group, measure), "", missing(group))
+                    for measure in (best_points, final_points, _training)
+                ),
                 counted(group),
                 budgets(group),
             )
@@ -292,21 +296,16 @@ def _reported_n(value: PaperValue | None) -> str:
     return NONE if value is None or value.n is None else f"{value.n}"
 
 
-def _with_sd(found: Interval | None, mark: str, missing: str = NOT_RUN) -> str:
+def _with_sd(found: Interval | None, mark: str, otherwise: str = NOT_RUN) -> str:
     if found is None:
-        return missing
+        return otherwise
     return f"{found.mean:.2f}" + (f" ± {found.sd:.2f}" if found.sd is not None else "") + mark
 
 
-def _missing(rows: Sequence[Row]) -> str:
-    """Say why there is no number of these runs."""
-    return NO_RESULT if rows else NOT_RUN
-
-
-def _extremes(values: Sequence[float], mark: str, missing: str = NOT_RUN) -> tuple[str, ...]:
+def _extremes(values: Sequence[float], mark: str, otherwise: str = NOT_RUN) -> tuple[str, ...]:
     found = interval(values)
     if found is None:
-        return (missing,) * 4
+        return (otherwise,) * 4
     return tuple(
         _plain(value, 3) + (mark if value is not None else "")
         for value in (max(values), min(values), found.mean, found.sd)
