@@ -99,6 +99,17 @@ def test_a_wrong_name_and_a_missing_part_are_told(run, tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
+def test_a_file_in_the_way_of_the_folder_is_told(run, tmp_path):
+    (tmp_path / "taken").write_text("mine")
+    with pytest.raises(InputError, match=r"net\.pt2: cannot be written"):
+        export_run(run, "torch", tmp_path / "taken" / "net.pt2")
+
+
+def test_one_test_image_is_enough_to_compare_answers():
+    image = torch.zeros(1, 1, 2, 2)
+    assert export.largest_difference(lambda seen: (seen,), lambda seen: (seen + 1,), image) == 1
+
+
 WITHOUT_TORCH = (
     "import sys, runpy; sys.modules['torch'] = None; sys.argv = sys.argv[1:]; "
     "runpy.run_path(sys.argv[0], run_name='__main__')"

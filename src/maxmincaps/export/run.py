@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -69,7 +70,8 @@ def export_run(
     except OSError as error:
         raise InputError(f"{path}: cannot be written: {error.strerror}") from None
     finally:
-        beside.unlink(missing_ok=True)
+        with suppress(OSError):  # it was renamed, or there was no place for it
+            beside.unlink()
     return Exported(path, answers.outputs, difference, len(images))
 
 
@@ -77,10 +79,10 @@ def export_run(
 def largest_difference(
     file: Callable[[Tensor], tuple[Tensor, ...]], network: Callable[[Tensor], tuple[Tensor, ...]], images: Images
 ) -> float:
-    """Compare all answers, of one image and of all others together: the batch axis is free."""
+    """Compare all answers, of one image and of all together: the batch axis is free."""
     pairs = [
         (ours, theirs)
-        for batch in (images[:1], images[1:])
+        for batch in (images[:1], images)
         for ours, theirs in zip(file(batch), network(batch), strict=True)
     ]
     return max((ours - theirs).abs().max().item() for ours, theirs in pairs)
