@@ -83,10 +83,17 @@ def test_a_network_loaded_with_a_normalization_of_one_s_own_is_not_saved_as_anot
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
-def test_a_card_is_not_written_for_an_unfinished_run_nor_over_something(run, tmp_path, command):
+def test_a_card_is_not_written_over_something(run, tmp_path, command):
     (tmp_path / "mine").write_text("mine")
     code, printed = command("export", run, "--to", "hub", "--out", tmp_path)
     assert (code, "is not an empty folder" in printed) == (2, True)
+
+
+def test_an_unfinished_run_is_refused_and_leaves_no_folder(run, tmp_path, command):
+    unfinished = shutil.copytree(run, tmp_path / "run", ignore=shutil.ignore_patterns("result.json"))
+    code, printed = command("export", unfinished, "--to", "hub", "--out", tmp_path / "hub")
+    assert (code, "the run is unfinished (1 of 1 epoch)" in printed) == (2, True)
+    assert not (tmp_path / "hub").exists()
 
 
 class Hub:

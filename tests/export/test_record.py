@@ -46,6 +46,18 @@ def test_an_unfinished_run_is_not_shared(tmp_path, run):
     assert not (tmp_path / "small").exists()
 
 
+def test_a_record_to_share_is_not_complete_before_it_has_its_weights(tmp_path, run, monkeypatch):
+    from maxmincaps.export import record
+
+    def full_disk(*_):
+        raise InputError("no space left")
+
+    monkeypatch.setattr(record, "save_tensors", full_disk)
+    with pytest.raises(InputError, match="no space left"):
+        record.save_small_record(run, tmp_path / "small")
+    assert not Record(tmp_path / "small").complete
+
+
 def test_the_network_that_comes_with_the_package_is_small_and_its_card_says_what_its_record_says():
     record, card = Record(TRAINED), (TRAINED / "README.md").read_text()
     assert sum(path.stat().st_size for path in TRAINED.iterdir()) <= MOST_BYTES

@@ -13,9 +13,9 @@ from maxmincaps.training.words import counted, percent
 
 def save_for_hub(folder: Path | str, out: Path | str, weights: Literal["best", "last"] = "best") -> Path:
     """Write config.json, model.safetensors and the model card: `CapsNet.from_pretrained(out)` reads them."""
-    load_network(folder, weights).save_pretrained(
-        out := empty_folder(out), model_card_kwargs=card_facts(folder, weights)
-    )
+    network, facts = load_network(folder, weights), card_facts(folder, weights)
+    out = empty_folder(out)
+    network.save_pretrained(out, model_card_kwargs=facts)
     return out
 
 
@@ -31,8 +31,6 @@ def empty_folder(out: Path | str) -> Path:
 def card_facts(folder: Path | str, weights: Literal["best", "last"] = "best") -> dict[str, Any]:
     """Give what a run's record knows: data, recipe, accuracy, budget, licence, citation."""
     record = Record(Path(folder))
-    if not record.complete:
-        raise record.missing("result.json")
     recipe, data, result, where = record.recipe, record.data, record.result, record.environment
     dataset = DATASETS.get(recipe.dataset)
     name = recipe.dataset if dataset else "the user's own images"

@@ -29,9 +29,9 @@ def save_small_record(folder: Path | str, out: Path | str, weights: Literal["bes
     tensors, note = load_tensors(record.folder / f"{weights}.safetensors")
     half = {name: tensor.half() for name, tensor in tensors.items()}
     small = Record(empty_folder(out))
-    for name in TOLD:
-        small.write(name, record.read(name))
     save_tensors(small.folder / f"{weights}.safetensors", half, note)
+    for name in TOLD:  # result.json last, as in every record
+        small.write(name, record.read(name))
     accuracy, images = measured_again(small.folder, weights)
     facts |= {"use": USE, "half": True, "accuracy": f"{percent(accuracy)} of {images:,} test images"}
     small.write("README.md", str(load_network(small.folder, weights).generate_model_card(**facts)))
