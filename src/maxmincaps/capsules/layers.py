@@ -58,10 +58,14 @@ class PrimaryCapsules(nn.Module):
             maps = maps * self.scale
         if self.relu:
             maps = maps.relu()
-        parts = rearrange(
+        parts = self.grouped(maps)
+        return squash(parts) if self.squash else parts
+
+    def grouped(self, maps: Images) -> Parts:
+        """Say which numbers of the maps form a capsule."""
+        return rearrange(
             maps, "batch (type part) row column -> batch (type row column) part", type=self.types, part=self.part_pose
         )
-        return squash(parts) if self.squash else parts
 
     def extra_repr(self) -> str:
         """Say what the convolution's channels mean."""
@@ -77,7 +81,7 @@ class RoutedCapsules(nn.Module):
 
     def __init__(
         self,
-        children_: int,
+        children: int,
         parents: int,
         part_pose: int = 8,
         pose: int = 16,
@@ -90,7 +94,7 @@ class RoutedCapsules(nn.Module):
         super().__init__()
         self.normalization = normalization_of(normalization)
         self.iterations, self.full_backpropagation = iterations, full_backpropagation
-        self.weights = nn.Parameter(torch.empty(children_, parents, pose, part_pose))
+        self.weights = nn.Parameter(torch.empty(children, parents, pose, part_pose))
         self.bias = nn.Parameter(torch.zeros(parents, pose)) if bias else None
         self.reset_parameters()
 

@@ -22,7 +22,6 @@ from torch import Tensor
 
 from maxmincaps.capsules.layers import PrimaryCapsules
 from maxmincaps.capsules.network import CapsNet
-from maxmincaps.capsules.routing import squash
 from maxmincaps.capsules.shapes import Images, Parts
 from maxmincaps.errors import InputError, known, one_line
 
@@ -34,11 +33,9 @@ Pair = tuple[Tensor, Tensor]
 class FlatCapsules(PrimaryCapsules):
     """Capsules of numbers that follow one another in memory, whatever channel and place they are of."""
 
-    def forward(self, features: Images) -> Parts:
-        """Give the poses of all capsules, (batch, child, part)."""
-        maps = self.convolution(features) * self.scale
-        parts = (maps.relu() if self.relu else maps).flatten(1).unflatten(1, (-1, self.part_pose))
-        return squash(parts) if self.squash else parts
+    def grouped(self, maps: Images) -> Parts:
+        """Take them as they come."""
+        return maps.flatten(1).unflatten(1, (-1, self.part_pose))
 
 
 def network_from_weights(
