@@ -33,20 +33,10 @@ CIFAR_ROW = 1 + 3 * 32 * 32
 
 # What the decoders below raise on mutated files, besides what we raise ourselves.
 UNREADABLE = (
-    *(
-        OSError,
-        EOFError,
-        ValueError,
-        SyntaxError,
-        ArithmeticError,
-        RuntimeError,
-        LookupError,
-        TypeError,
-        AttributeError,
-    ),
-    *(zlib.error, struct.error, tarfile.TarError, zipfile.BadZipFile, Image.DecompressionBombError),
-    *(tokenize.TokenError, MemoryError),
-)
+    OSError, EOFError, ValueError, SyntaxError, ArithmeticError, RuntimeError, LookupError, TypeError, AttributeError,
+    MemoryError, zlib.error, struct.error, tarfile.TarError, zipfile.BadZipFile, tokenize.TokenError,
+    Image.DecompressionBombError,
+)  # fmt: skip
 
 Pixels = UInt8[ndarray, "image channel height width"]
 Labels = Int64[ndarray, "image"]
@@ -186,9 +176,10 @@ def read_amat(path: Path, rows: int) -> tuple[UInt8[ndarray, "..."], ndarray]:
     """Read Larochelle's text: 784 pixels column by column, each a grey value over 256, then the label."""
     pieces = []
     for some in read_table(path, rows, None):
-        if some[:, :-1].min() < 0 or some[:, :-1].max() > 1:
-            raise InputError(f"{path}: expected pixels in 0…1, found {some.min()} … {some[:, :-1].max()}")
-        grey = np.minimum(np.rint(some[:, :-1] * 256), 255)
+        pixels = some[:, :-1]
+        if pixels.min() < 0 or pixels.max() > 1:
+            raise InputError(f"{path}: expected pixels in 0…1, found {pixels.min()} … {pixels.max()}")
+        grey = np.minimum(np.rint(pixels * 256), 255)
         pieces.append(_bytes(np.concatenate([grey, some[:, -1:]], axis=1), path))
     table = np.concatenate(pieces)
     pixels = table[:, :-1].reshape(-1, 28, 28).transpose(0, 2, 1)
