@@ -123,11 +123,11 @@ def splits(settings: DataSettings, *, cache: Path | None = None) -> Splits:
     return Splits(train.take(slice(0, wanted)), held_out, test)
 
 
-def fixed_subset(images: ImageSet, count: int, seed: int = 0) -> ImageSet:
+def fixed_subset(images: ImageSet, count: int) -> ImageSet:
     """Give `count` images of the set, the same ones always, in their order; all of them if there are not so many."""
     if count >= len(images):
         return images
-    chosen = np.random.RandomState(seed).permutation(len(images))[:count]
+    chosen = np.random.RandomState(0).permutation(len(images))[:count]
     return images.take(torch.from_numpy(np.sort(chosen)))
 
 
@@ -136,8 +136,8 @@ def resized(images: ImageSet, size: int | None) -> ImageSet:
     if size is None or (images.height, images.width) == (size, size):
         return images
     formats.check_size(f"{images.name} at {size}×{size}", (len(images), images.channels, size, size))
-    smaller = torch.nn.functional.interpolate(images.images, (size, size), mode="bilinear", antialias=True)
-    return replace(images, images=smaller)
+    sized = torch.nn.functional.interpolate(images.images, (size, size), mode="bilinear", antialias=True)
+    return replace(images, images=sized)
 
 
 def coloured(images: ImageSet, grey: bool | None) -> ImageSet:
