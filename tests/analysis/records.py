@@ -29,8 +29,9 @@ def write_run(folder, recipe: Recipe, best: float, train: float = 1.0):
     record = Record(folder / recipe.fingerprint())
     record.folder.mkdir(parents=True, exist_ok=True)
     record.write("recipe.json", recipe.to_json())
-    found = {"best_test_accuracy": best, "final_test_accuracy": best, "best_running_train_accuracy": train}
-    record.write("result.json", found)
+    accuracies = {"best_test_accuracy": best, "final_test_accuracy": best, "best_running_train_accuracy": train}
+    numbers = {"best_epoch": 1, "train_accuracy": train, "train_accuracy_images": 1, "steps": 1, "skipped_steps": 0}
+    record.write("result.json", {**accuracies, **numbers, "best_chosen_by": "test", "seconds": 1.0})
     return row_of(record)
 
 

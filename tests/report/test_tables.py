@@ -44,7 +44,7 @@ def test_table_1_has_the_means_of_the_records_beside_the_papers(of_study, runs, 
     assert found["Paper, best"] == {"Softmax": "99.28 ± 0.06", "Max-Min": "99.55 ± 0.02"}[line]
     assert found["n"] == "2"
     assert "2 epochs of 100 images" in found["Our budget"]
-    assert "smaller network" in found["Our budget"]
+    assert "not the paper's network" in found["Our budget"]
 
 
 def test_a_budget_below_the_papers_is_marked_and_the_papers_own_is_not(rows):

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -9,6 +10,8 @@ from maxmincaps.errors import InputError
 from maxmincaps.recipe import Recipe
 from maxmincaps.studies import STUDIES, records
 from maxmincaps.studies.study import MAX_MIN, SOFTMAX, Budget, Study
+from maxmincaps.training.record import Record
+from tests.analysis.records import write_run
 from tests.conftest import TINY
 from tests.studies.conftest import grid
 
@@ -40,6 +43,14 @@ def test_what_is_half_written_or_foreign_is_skipped_with_a_note(serial, tmp_path
     assert len(reading.rows) == len(grid()) - 1
     assert len(reading.notes) == 4
     assert all("\n" not in note for note in reading.notes)
+
+
+def test_a_result_with_a_number_missing_is_skipped_with_a_note(tmp_path):
+    record = Record(Path(write_run(tmp_path, Recipe(), best=0.9)["folder"]))
+    record.write("result.json", {name: value for name, value in record.result.items() if name != "train_accuracy"})
+    reading = records.read(tmp_path)
+    assert reading.rows == []
+    assert "result.json: expected 'train_accuracy'" in reading.notes[0]
 
 
 def test_a_question_is_answered_from_all_tables(serial):
@@ -123,11 +134,18 @@ def test_further_seeds_of_one_line_do_not_stand_for_another_line(serial):
 
 def test_a_budget_is_told_with_all_that_makes_it_smaller_than_the_paper(serial):
     row = records.table(serial)[0]
-    words = "8 epochs of 120 images, best epoch by 50 of 1,000 test images, smaller network"
+    words = "8 epochs of 120 images, best epoch by 50 of 1,000 test images, not the paper's network"
     assert records.budget_in_words(row) == words
     paper = row | {name: getattr(Recipe(), name) for name in ("conv_channels", "types", "part_pose", "class_pose")}
     paper |= {"decoder": [512, 1024], "judged_on": 1000, "regenerated": True}
     assert records.budget_in_words(paper) == "8 epochs of 120 images, regenerated images"
+
+
+@pytest.mark.parametrize("other", [{"conv_channels": 512}, {"conv_kernel": 5}, {"decoder": [8]}])
+def test_a_network_of_other_sizes_than_the_papers_is_called_so_and_not_smaller(tmp_path, other):
+    row = write_run(tmp_path, Recipe(epochs=8), best=0.9)
+    assert records.budget_in_words(row) == "8 epochs"
+    assert records.budget_in_words(row | other) == "8 epochs, not the paper's network"
 
 
 def test_the_plan_names_every_run_of_every_study(tmp_path):

@@ -10,7 +10,7 @@ from typing import Any
 from maxmincaps.analysis.compare import Interval, complete, interval
 from maxmincaps.recipe import MachineSettings, Recipe
 from maxmincaps.report.table import NO_RESULT, NOT_RUN
-from maxmincaps.studies.records import Row, budget_in_words, is_smaller, shown_rows
+from maxmincaps.studies.records import Row, budget_in_words, has_papers_network, shown_rows
 from maxmincaps.studies.study import DATASETS, PAPER_SCALE, SHORT, Study
 
 PAIRED = ("softmax", "max-min")
@@ -126,7 +126,7 @@ def _nearness(group: Mapping[str, Row]) -> tuple[Any, ...]:
     as_paper = all(
         row[name] == getattr(paper, name) for name in ("iterations", "start", "low", "high", "shift", "rotate", "relu")
     )
-    return len(group), as_paper, not is_smaller(row), row["epochs"] * (row["trained_on"] or 0), -row["seed"]
+    return len(group), as_paper, has_papers_network(row), row["epochs"] * (row["trained_on"] or 0), -row["seed"]
 
 
 def planned(studies: Iterable[Study], seeds: int, only: str | None = None) -> set[str]:

@@ -90,7 +90,7 @@ def table(folder: Path | str) -> list[Row]:
 def row_of(record: Record) -> Row:
     """Make a record a row."""
     recipe, history = record.recipe, record.history
-    result = record.result if record.complete else {}
+    result = record.result if record.complete else dict.fromkeys(_RESULT)
     data = record.data if (record.folder / "data.json").exists() else {}
     where = record.environment if (record.folder / "environment.json").exists() else {}
     return {
@@ -100,7 +100,7 @@ def row_of(record: Record) -> Row:
         "status": "complete" if record.complete else "diverged" if record.diverged else "unfinished",
         **recipe.model_dump(mode="json", include=set(_SETTINGS)),
         "epochs_done": len(history),
-        **{name: result.get(name) for name in _RESULT},
+        **{name: result[name] for name in _RESULT},
         **{ours: data.get(theirs) for theirs, ours in _DATA.items()},
         **{name: where.get(name) for name in _ENVIRONMENT},
     }
@@ -172,18 +172,19 @@ def budget_in_words(row: Row) -> str:
     words = [f"{row['epochs']} epoch{'s' * (row['epochs'] > 1)}" + (f" of {images:,} images" if images else "")]
     if row["judged_on"] and row["tested_on"] and row["judged_on"] < row["tested_on"]:
         words.append(f"best epoch by {row['judged_on']:,} of {row['tested_on']:,} test images")
-    if is_smaller(row):
-        words.append("smaller network")
+    if not has_papers_network(row):
+        words.append("not the paper's network")
     if row["regenerated"]:
         words.append("regenerated images")
     return ", ".join(words)
 
 
-def is_smaller(row: Row) -> bool:
-    """Tell whether the network of a run has other sizes than the paper's."""
-    paper = Recipe()
-    sizes = ("conv_channels", "types", "part_pose", "class_pose")
-    return any(row[name] != getattr(paper, name) for name in sizes) or tuple(row["decoder"]) != paper.decoder
+def has_papers_network(row: Row) -> bool:
+    """Tell whether the network of a run has the paper's sizes."""
+    sizes = {"conv_channels", "conv_kernel", "conv_stride", "types", "primary_kernel", "primary_stride", "padding"}
+    sizes |= {"part_pose", "class_pose", "decoder"}
+    paper = Recipe().model_dump(mode="json", include=sizes)
+    return all(row[name] == size for name, size in paper.items())
 
 
 def query(folder: Path | str, sql: str) -> Answer:
