@@ -1,7 +1,7 @@
 """The poll: what it keeps, what it refuses, and what comes of it."""
 
 import sqlite3
-from contextlib import suppress
+from contextlib import closing, suppress
 
 import pytest
 from hypothesis import given, settings
@@ -234,6 +234,15 @@ def test_the_paper_s_six_rows_have_people_on_the_network_s_side():
     assert [row["image"] for row in rows] == [1260, 1901, 2597, 4823, 5937, 9729]
     assert all(row["people_on_prediction"] > row["people_on_label"] for row in rows)
     assert {row["people_agree_with"] for row in rows} == {Side.NETWORK}
+
+
+def test_a_poll_whose_questions_are_gone_is_refused_in_a_line(store, tmp_path, capsys):
+    store.shut()
+    with closing(sqlite3.connect(tmp_path / "poll.sqlite", isolation_level=None)) as connection:
+        connection.execute("DELETE FROM question")
+    with pytest.raises(SystemExit):
+        main(["poll", "report", str(tmp_path / "poll.sqlite")])
+    assert "expected questions, found none" in capsys.readouterr().err
 
 
 def test_the_report_writes_tables_and_the_figure_and_every_bar_adds_up(tmp_path, capsys):

@@ -4,6 +4,7 @@ import csv
 import shutil
 
 import pytest
+import torch
 
 from maxmincaps.cli import main
 from maxmincaps.errors import InputError
@@ -14,6 +15,7 @@ from maxmincaps.training.record import Record
 from maxmincaps.verbs import analysis
 from maxmincaps.verbs import study as verbs
 from maxmincaps.verbs.terminal import console
+from tests.analysis.records import write_trace
 from tests.studies.conftest import grid
 from tests.studies.test_records import STUDY
 
@@ -94,7 +96,7 @@ def test_the_status_tells_done_unfinished_and_missing(runs, capsys):
     assert "epoch 8 of 8" in said
     assert "missing" in said
     assert "skipped: " in said
-    assert "smaller network" in said
+    assert "not the paper's network" in said
 
 
 @pytest.mark.parametrize(
@@ -169,6 +171,12 @@ def test_mistakes_of_one_and_of_several_are_counted(serial, capsys, tmp_path):
     said = capsys.readouterr().out
     assert f"{wrong} wrong" in said
     assert "every three of them" in said
+
+
+def test_no_children_are_refused_in_a_line(tmp_path):
+    write_trace(tmp_path, torch.zeros(2, 5, 3), torch.zeros(2, 5, 3))
+    with pytest.raises(InputError, match="--count: expected at least 1, found -1"):
+        analysis.rows(tmp_path, count=-1)
 
 
 def test_a_table_that_cannot_be_written_is_refused_in_a_line(serial, tmp_path):

@@ -122,6 +122,8 @@ def read(path: Path | str) -> Poll:
         notes = dict(connection.execute("SELECT name, value FROM poll"))
         classes = classes_in(notes["classes"])
         questions = tuple(_questions(connection, len(classes), Path(path)))
+        if not questions:
+            raise InputError(f"{path}: expected questions, found none")
         answered = "SELECT count(*) AS answers FROM answer GROUP BY person"
         people, finished = connection.execute(
             f"SELECT count(*), count(*) FILTER (WHERE answers = ?) FROM ({answered})", [len(questions)]

@@ -40,7 +40,10 @@ def rows(run: Run, *, child: list[int] | None = None, count: int = 3, csv: Csv =
         How many, if none is named.
     """
     from maxmincaps.analysis import traces
+    from maxmincaps.errors import InputError
 
+    if count < 1:
+        raise InputError(f"--count: expected at least 1, found {count}")
     _out(f"Children of {run.name}, last iteration", _named(traces.rows(run, child, count=count), run), csv)
 
 
