@@ -3,9 +3,11 @@ import shutil
 from html.parser import HTMLParser
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
+from maxmincaps.analysis.poll import Poll, Question
 from maxmincaps.cli import main
 from maxmincaps.errors import InputError
 from maxmincaps.report.build import build
@@ -204,6 +206,23 @@ def test_a_history_with_epochs_missing_is_wrong_input_and_costs_its_chapter_alon
     Record(Path(rows[0]["folder"])).write("history.jsonl", [line] * 7)
     with pytest.raises(InputError, match=r"history\.jsonl: expected 8 epochs, found 7"):
         learning(Material(rows, STUDIES))
+
+
+def test_a_chapter_that_cannot_be_drawn_is_not_called_not_run(tmp_path):
+    """Its records have neither traces nor lengths nor histories."""
+    write_study(tmp_path / "runs", "datasets", "small", lambda entry: 99)
+    text = build(tmp_path / "runs", tmp_path / "report").read_text()
+    broken = re.findall(r"<figure[^>]*>(?:(?!</figure>).)*This chapter cannot be drawn.*?</figure>", text, re.DOTALL)
+    assert broken
+    assert not any("Not run yet" in plate for plate in broken)
+
+
+def test_what_people_said_of_networks_that_nobody_can_name_is_not_taken_for_the_papers_budget():
+    asked = Question(7, 1, 3, np.zeros(10), np.zeros((1, 28, 28), np.uint8), np.arange(10))
+    poll = Poll("mnist", tuple("0123456789"), 3, True, (asked,), 45, 45)
+    table_3 = next(plate for plate in mnist_record(Material([], STUDIES, poll)) if plate.name == "table-3")
+    assert table_3.below_paper
+    assert ["†" in row[3] for row in table_3.content.rows] == [False] * 6 + [True]
 
 
 @pytest.mark.parametrize("second", ["mnist", "elsewhere/mnist-5k.npz", "all.npz", "数字.npz"])

@@ -78,9 +78,7 @@ def _plates(chapter: Chapter, material: Material) -> list[Plate]:
     try:
         return chapter.plates(material)
     except InputError as error:
-        return [
-            Plate(chapter.name, chapter.heading, f"This chapter cannot be drawn: {error}.", None, "maxmincaps verify")
-        ]
+        return [Plate(chapter.name, chapter.heading, f"This chapter cannot be drawn: {error}.", None, command="")]
 
 
 def _written(plate: Plate, out: Path) -> Written:

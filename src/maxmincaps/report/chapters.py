@@ -251,9 +251,9 @@ def everything(material: Material) -> list[Plate]:
     """List every run."""
     if not material.rows:
         return []
-    words = "What the records of this folder say; the setting column names what is not the paper's."
+    words = "What the records of this folder say. Differs in: the settings that are not the default recipe's."
     table = tables.all_runs(material.rows)
-    return [Plate("all-runs", "All runs", words, table, "maxmincaps runs", "", False)]
+    return [Plate("all-runs", "All runs", words, table, "maxmincaps runs")]
 
 
 def _look(material: Material, verb: str, pairs: dict[str, dict[str, Row]]) -> str:

@@ -38,7 +38,7 @@ class Plate:
     caption: str
     content: Figure | Table | None
     command: str
-    """What makes it, or would make it."""
+    """What makes it, or would make it. Empty: no command would."""
     budget: str = ""
     """What the runs cost that it shows. Empty: it shows no runs."""
     below_paper: bool = False

@@ -110,11 +110,11 @@ def _wrong_images(
 
 def _people(material: Material, voted: Responses | None, voters: Sequence[Row]) -> list[Plate]:
     study, poll = material.studies["poll"], material.poll
-    below = material.below_paper(voters)
+    below = not voters or material.below_paper(voters)  # a poll does not name its runs
     of_mnist = voted if voters and voters[0]["dataset"] == "mnist" else None
     table = tables.table_3(poll, of_mnist, below)
     command = "maxmincaps poll open RUN RUN RUN"
-    plates = [Plate("table-3", "Table 3", study.claim, table, command, below_paper=below and bool(voters))]
+    plates = [Plate("table-3", "Table 3", study.claim, table, command, below_paper=below and bool(poll or voted))]
     words = "People beside networks, class by class, for three of the images that the networks get wrong. "
     if poll is None or not (chosen := examples(poll)):
         return [*plates, Plate("figure-10", "Figure 10", words + "Nobody has been asked yet.", None, command)]

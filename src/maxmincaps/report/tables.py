@@ -251,10 +251,10 @@ def _settings(row: Row) -> tuple[str, ...]:
 
 
 def _differences(row: Row) -> str:
-    """Name the settings that are not the paper's, other than those that the other columns show."""
+    """Name the settings that are not the default recipe's, other than those that the other columns show."""
     plain = {"dataset", "normalization", "iterations", "seed", "epochs", "train_images", "test_images"}
-    paper = Recipe().model_dump(mode="json", exclude=plain | MachineSettings.model_fields.keys())
-    return ", ".join(f"{name} {_short(row[name])}" for name, value in paper.items() if row[name] != value)
+    default = Recipe().model_dump(mode="json", exclude=plain | MachineSettings.model_fields.keys())
+    return ", ".join(f"{name} {_short(row[name])}" for name, value in default.items() if row[name] != value)
 
 
 def _short(value: Any) -> str:
