@@ -146,8 +146,6 @@ class Run:
         first = self.processes.global_rank * share
         own = torch.arange(first, first + share).clamp(max=len(images) - 1)
         lengths = class_lengths(self.averaged or self.network, images.take(own), self.prepare_images)
-        if self.processes.world_size == 1:
-            return lengths
         gathered = cast(Tensor, self.processes.all_gather(lengths.to(self.processes.device)))
         return gathered.flatten(0, 1)[: len(images)].cpu()
 
@@ -161,8 +159,6 @@ class Run:
 
     def over_processes(self, *numbers: float) -> list[float]:
         """Add up each number over all processes."""
-        if self.processes.world_size == 1:
-            return list(numbers)
         summed = self.processes.all_reduce(torch.tensor(numbers, dtype=torch.float64), reduce_op="sum")
         return cast(Tensor, summed).tolist()
 
@@ -189,7 +185,7 @@ class Run:
         """Take the run up where its checkpoint left it."""
         path = self.record.folder / CHECKPOINT
         tensors, note = load_tensors(path)
-        # Whole recipes are compared: a fingerprint would no longer be the same after a default has changed.
+        # The note has the whole recipe, as the fingerprint of that time would be another after a default has changed.
         theirs, ours = recipe_from(note.get("recipe"), str(path)).fingerprint(), self.recipe.fingerprint()
         if theirs != ours:
             raise InputError(f"{path}: is of recipe {theirs}, expected {ours}")
