@@ -1,10 +1,9 @@
 """Is a record whole, and is what it says true?"""
 
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
-
-import torch
 
 from maxmincaps.data.augment import for_testing
 from maxmincaps.data.images import images_of
@@ -28,10 +27,7 @@ def measured_again(folder: Path, weights: Literal["best", "last"] = "best") -> t
 def verified(folder: Path) -> Iterator[str]:
     """Yield a line for each thing that was found right; the first that is not is an `InputError`."""
     record = Record(folder)
-    recipe, data = record.recipe, record.data
-    if not record.complete:
-        raise record.missing("result.json")
-    result = record.result
+    recipe, data, result = record.recipe, record.data, record.result
     yield f"recipe {recipe.fingerprint()}: {recipe.dataset}, {recipe.normalization}, seed {recipe.seed}"
     if len(record.history) != result["epochs"]:
         raise InputError(f"{folder}: expected {result['epochs']} epochs in history.jsonl, found {len(record.history)}")
@@ -51,5 +47,5 @@ def verified(folder: Path) -> Iterator[str]:
 
 
 def _agree(folder: Path, name: str, result: dict, found: float, tolerance: float = 1e-9) -> None:
-    if not torch.isclose(torch.tensor(result[name]).double(), torch.tensor(found).double(), rtol=0, atol=tolerance):
+    if not math.isclose(result[name], found, rel_tol=0, abs_tol=tolerance):
         raise InputError(f"{folder}: result.json says {name} {percent(result[name], 4)}, found {percent(found, 4)}")
