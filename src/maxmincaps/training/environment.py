@@ -28,7 +28,7 @@ def environment(device: torch.device, precision: str = "fp32") -> dict[str, Any]
 
 
 def peak_memory_mb(device: torch.device) -> float:
-    """Tell how much memory this process has held at most (on an accelerator: how much of the accelerator's)."""
+    """Tell how much memory this process has held at most (on a CUDA device: how much of the device's)."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device) / 2**20
     try:

@@ -21,7 +21,7 @@ class Observer:
         """An epoch has been made; `line` is its line in the history."""
 
     def wants_to_stop(self) -> bool:
-        """Asked after every step: `True` stops the run as Ctrl-C does, with a checkpoint."""
+        """Asked before every step: `True` stops the run after it, as Ctrl-C does, with a checkpoint."""
         return False
 
     def ended(self) -> None:

@@ -14,7 +14,7 @@ from maxmincaps.training.evaluate import accuracy, coupling_statistics, routing_
 from maxmincaps.training.prepare import learning_rate_at
 from maxmincaps.training.run import Run, Tally
 
-WATCHED_IMAGES = 128
+COUPLED_IMAGES = 128
 """How many training images the couplings of an epoch are described by."""
 TRAIN_ACCURACY_IMAGES = 10_000
 """How many training images the final training accuracy is measured on, when there are more."""
@@ -58,7 +58,7 @@ def end_epoch(run: Run) -> dict[str, Any]:
         state.best_accuracy, state.best_epoch = judged, state.epoch
         run.save_weights("best")
     couplings = coupling_statistics(
-        run.judged_network, _as_tested(run, run.splits.train.take(slice(0, WATCHED_IMAGES)))
+        run.judged_network, _as_tested(run, run.splits.train.take(slice(0, COUPLED_IMAGES)))
     )
     before = sum(line["seconds"] for line in state.history)
     seconds = run.elapsed_s() - before
