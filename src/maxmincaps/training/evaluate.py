@@ -18,14 +18,15 @@ Prepare = Callable[[Images], Images]
 
 
 def class_lengths(
-    network: nn.Module, images: ImageSet, prepare: Prepare | None = None, *, batch_size: int = EVALUATION_BATCH
+    network: nn.Module, images: ImageSet, prepare: Prepare | None = None
 ) -> Float[Tensor, "image parent"]:
     """Give the length of every class capsule for every image, in the images' order, on the CPU."""
     device = next(network.parameters()).device
     was_training = network.training
     network.eval()
     with torch.inference_mode():
-        parts = [network(batch.images).lengths.float().cpu() for batch in ordered(images, batch_size, device, prepare)]
+        batches = ordered(images, EVALUATION_BATCH, device, prepare)
+        parts = [network(batch.images).lengths.float().cpu() for batch in batches]
     network.train(was_training)
     return torch.cat(parts).clone()  # cloned outside inference mode: an ordinary tensor
 
