@@ -12,7 +12,8 @@ from maxmincaps.capsules.hub import OnHub
 from maxmincaps.capsules.layers import PrimaryCapsules, RoutedCapsules, Watcher
 from maxmincaps.capsules.memory import keep_large_blocks
 from maxmincaps.capsules.normalizations import Normalization, normalization_of
-from maxmincaps.capsules.shapes import Images, Labels, Lengths, Poses
+from maxmincaps.capsules.phases import Axis
+from maxmincaps.capsules.shapes import Images, Labels, Lengths, Parts, Poses
 from maxmincaps.errors import InputError
 
 
@@ -67,12 +68,8 @@ class CapsNet(nn.Module, OnHub):
         channels, height, width = image_shape
         types = types or (32 if channels == 1 else 64)
         conv_padding, primary_padding = (0, 0) if padding == "valid" else (conv_kernel // 2, primary_kernel // 2)
-        places = [
-            _places(
-                _places(size, conv_kernel, conv_stride, conv_padding), primary_kernel, primary_stride, primary_padding
-            )
-            for size in (height, width)
-        ]
+        features = [Axis(size, conv_kernel, conv_stride, conv_padding).outputs for size in (height, width)]
+        places = [Axis(size, primary_kernel, primary_stride, primary_padding).outputs for size in features]
         if min(places) < 1:
             raise InputError(
                 f"images of {height}×{width} are too small for a {conv_kernel}×{conv_kernel} and "
@@ -128,12 +125,8 @@ class CapsNet(nn.Module, OnHub):
         kept = lengths.argmax(dim=1) if labels is None else labels
         return CapsNetOutput(poses, lengths, self.decoder(poses, kept))
 
-    def parts(self, images: Images):
+    def parts(self, images: Images) -> Parts:
         """Give the children of routing: the capsules of PrimaryCaps."""
         if images.shape[1:] != self.image_shape:
             raise InputError(f"this network takes images of {self.image_shape}, found {tuple(images.shape[1:])}")
         return self.primary(self.conv1(images).relu())
-
-
-def _places(size: int, kernel: int, stride: int, padding: int) -> int:
-    return (size + 2 * padding - kernel) // stride + 1
