@@ -39,9 +39,8 @@ def winner_take_all(logits: Logits) -> Couplings:
 def sum_(logits: Logits) -> Couplings:
     """Divide by the sum over the parents; where that is nothing, share equally."""
     total = logits.sum(dim=-1, keepdim=True)
-    vanishes = (total.abs() < 1e-12).expand_as(logits)
-    shares = logits / torch.where(total.abs() < 1e-12, 1.0, total)
-    return torch.where(vanishes, 1.0 / logits.shape[-1], shares)
+    vanishes = total.abs() < 1e-12
+    return torch.where(vanishes, 1.0 / logits.shape[-1], logits / torch.where(vanishes, 1.0, total))
 
 
 def centered_max_min(logits: Logits) -> Couplings:
