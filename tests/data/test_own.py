@@ -1,5 +1,6 @@
 """The user's own images, any size, channels and classes."""
 
+import shutil
 import zipfile
 
 import numpy as np
@@ -64,13 +65,12 @@ def test_train_and_test_folders_are_taken_as_they_are(tmp_path):
     assert len(load(tmp_path, "test")) == 9
 
 
-def test_a_test_folder_may_lack_a_class_but_not_have_one_of_its_own(tmp_path):
+def test_a_test_folder_may_lack_classes_but_not_have_one_of_its_own(tmp_path):
     write_folder(tmp_path / "train", 4)
     write_folder(tmp_path / "test", 4)
-    for file in (tmp_path / "test" / "green").iterdir():
-        file.unlink()
-    (tmp_path / "test" / "green").rmdir()
-    assert sorted(set(load(tmp_path, "test").labels.tolist())) == [0, 2]
+    for name in ("green", "blue"):
+        shutil.rmtree(tmp_path / "test" / name)
+    assert set(load(tmp_path, "test").labels.tolist()) == {2}
     (tmp_path / "test" / "red").rename(tmp_path / "test" / "pink")
     with pytest.raises(InputError, match="pink: expected one of the training classes blue, green, red"):
         load(tmp_path, "test")
@@ -164,7 +164,7 @@ def test_a_broken_folder_is_refused_in_one_line_that_names_the_place(tmp_path, b
 
 
 def test_a_folder_without_classes_is_refused(tmp_path):
-    with pytest.raises(InputError, match="expected a subfolder for each of 2 classes or more, found 0"):
+    with pytest.raises(InputError, match="expected 2 subfolders or more, one for each class, found 0"):
         load(tmp_path)
 
 

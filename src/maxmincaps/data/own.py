@@ -87,26 +87,27 @@ def _from_folder(path: Path, split: str, image_size: int | None, grey: bool | No
     elif split == "train":
         chosen = mixed(np.arange(len(labels)), seed)
     else:
-        _same_classes(path / "test", classes)
-        files, labels = _pictures_in(path / "test", _class_folders(path / "test"), classes)
+        files, labels = _pictures_in(path / "test", _test_folders(path / "test", classes), classes)
         chosen = np.arange(len(labels))
     mode = MODES[first_grey if grey is None else grey]
     pixels = _read_pictures([files[number] for number in chosen], mode, height, width, path)
     return pixels, labels[chosen], classes
 
 
-def _class_folders(root: Path) -> tuple[str, ...]:
+def _class_folders(root: Path, least: int = 2) -> tuple[str, ...]:
     with reading(root, "a folder with one subfolder per class"):
         classes = tuple(sorted(entry.name for entry in root.iterdir() if entry.is_dir() and entry.name[0] != "."))
-    if len(classes) < 2:
-        raise InputError(f"{root}: expected a subfolder for each of 2 classes or more, found {len(classes)}")
+    if len(classes) < least:
+        raise InputError(f"{root}: expected {least} subfolders or more, one for each class, found {len(classes)}")
     return classes
 
 
-def _same_classes(test: Path, classes: tuple[str, ...]) -> None:
-    strange = [name for name in _class_folders(test) if name not in classes]
+def _test_folders(test: Path, classes: tuple[str, ...]) -> tuple[str, ...]:
+    folders = _class_folders(test, least=1)  # not every class needs to be tested
+    strange = [name for name in folders if name not in classes]
     if strange:
         raise InputError(f"{test / strange[0]}: expected one of the training classes {', '.join(classes)}")
+    return folders
 
 
 def _pictures_in(root: Path, folders: tuple[str, ...], classes: tuple[str, ...] = ()) -> tuple[list[Path], Labels]:
