@@ -66,15 +66,9 @@ def check_size(where: str | Path, shape: tuple[int, ...]) -> None:
         )
 
 
-@contextlib.contextmanager
-def opened(path: Path) -> Iterator[BinaryIO]:
+def opened(path: Path) -> BinaryIO | gzip.GzipFile:
     """Open a file, through gzip if its name ends so."""
-    with path.open("rb") as raw:
-        if path.suffix == ".gz":
-            with gzip.GzipFile(fileobj=raw) as unzipped:
-                yield unzipped  # type: ignore[misc]
-        else:
-            yield raw
+    return gzip.open(path) if path.suffix == ".gz" else path.open("rb")
 
 
 @contextlib.contextmanager
@@ -186,7 +180,7 @@ def read_amat(path: Path, rows: int) -> tuple[UInt8[ndarray, "..."], ndarray]:
     return np.ascontiguousarray(pixels), _digits(table[:, -1], path)
 
 
-def _lines(file: BinaryIO, path: Path) -> Iterator[str]:
+def _lines(file: BinaryIO | gzip.GzipFile, path: Path) -> Iterator[str]:
     # A line of 785 numbers is seldom over 16 kB; a file without line ends must not be read as one line.
     for line in iter(lambda: file.readline(1 << 16), b""):
         if len(line) == 1 << 16:
