@@ -1,6 +1,7 @@
 """Networks as the Hugging Face hub keeps them: a folder with config.json, model.safetensors and a model card."""
 
 import json
+from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Self, cast
@@ -11,10 +12,19 @@ from huggingface_hub.repocard import ModelCard
 from pydantic import PositiveInt, ValidationError
 from safetensors import SafetensorError
 from safetensors.torch import load_file
-from torch import nn
+from torch import Tensor, nn
 
 from maxmincaps.errors import InputError, one_line
 from maxmincaps.recipe import NetworkSettings, in_words
+
+
+def check_numbers(tensors: Mapping[str, Tensor], where: Path) -> None:
+    """Refuse what is not a number: it would pass through every layer and come out as an answer."""
+    for name, tensor in tensors.items():
+        if not tensor.is_floating_point():
+            raise InputError(f"{where}: expected finite numbers in {name}, found {tensor.dtype}")
+        if not tensor.float().isfinite().all():
+            raise InputError(f"{where}: expected finite numbers in {name}, found NaN or infinity")
 
 
 class _Config(NetworkSettings):
@@ -79,9 +89,7 @@ class OnHub(PyTorchModelHubMixin, library_name="maxmincaps", license="mit", tags
         except (RuntimeError, SafetensorError, ValueError, KeyError, OSError) as error:
             found = one_line(error, 1000)
             raise InputError(f"{file}: does not hold the weights that config.json asks for: {found}") from None
-        for name, parameter in network.named_parameters():
-            if not parameter.is_floating_point() or not parameter.float().isfinite().all():
-                raise InputError(f"{file}: expected finite numbers in {name}, found others among them")
+        check_numbers(network.state_dict(), file)
         return cast(Self, network.eval())
 
     @classmethod

@@ -9,6 +9,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor, nn
 
+from maxmincaps.capsules.hub import check_numbers
 from maxmincaps.capsules.network import CapsNet
 from maxmincaps.errors import InputError, one_line
 from maxmincaps.recipe import NetworkSettings, Recipe
@@ -47,17 +48,10 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         raise InputError(f"{path}: is not a whole safetensors file of ours: {one_line(error)}") from None
 
 
-def _check_numbers(tensors: dict[str, Tensor], path: Path) -> None:
-    """Refuse what is not a number: it would pass through every layer and come out as an answer."""
-    for name, tensor in tensors.items():
-        if not tensor.is_floating_point() or not tensor.float().isfinite().all():
-            raise InputError(f"{path}: expected finite numbers in {name}, found {tensor.dtype} with others among them")
-
-
 def load_weights(network: nn.Module, weights: dict[str, Tensor], path: Path, *, in_place: bool = False) -> None:
     """Fill a network with weights, or say which do not fit. `in_place` keeps its tensors, which an optimizer holds."""
     wanted = network.state_dict()
-    _check_numbers(weights, path)
+    check_numbers(weights, path)
     for name in sorted(wanted.keys() | weights.keys()):
         ours, theirs = (tuple(side[name].shape) if name in side else "nothing" for side in (wanted, weights))
         if ours != theirs:
@@ -100,7 +94,7 @@ def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
 
 def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor], path: Path) -> None:
     """Put back what `optimizer_tensors` laid out, if it fits."""
-    _check_numbers(tensors, path)
+    check_numbers(tensors, path)
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     shapes = {
         f"{index}.{name}": torch.Size() if name == "step" else parameter.shape

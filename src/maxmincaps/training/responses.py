@@ -6,6 +6,7 @@ from pathlib import Path
 from jaxtyping import Float, Int64
 from torch import Tensor
 
+from maxmincaps.capsules.hub import check_numbers
 from maxmincaps.errors import InputError
 from maxmincaps.training.checkpoint import load_tensors
 from maxmincaps.training.record import Record
@@ -50,5 +51,4 @@ def _check(lengths: Tensor, predictions: Tensor, labels: Tensor, classes: int, p
     whole = not predictions.is_floating_point() and not labels.is_floating_point()
     if not whole or any(chosen.min() < 0 or chosen.max() >= classes for chosen in (predictions, labels)):
         raise InputError(f"{path}: expected predictions and labels in 0…{classes - 1}, found others")
-    if not lengths.is_floating_point() or not lengths.isfinite().all():
-        raise InputError(f"{path}: expected finite lengths, found {lengths.dtype} with others among them")
+    check_numbers({"lengths": lengths}, path)
