@@ -9,7 +9,6 @@ from jaxtyping import Float
 from numpy import ndarray
 from torch import Tensor
 
-from maxmincaps.capsules.losses import capsule_losses
 from maxmincaps.capsules.network import CapsNet
 from maxmincaps.data.augment import for_testing, for_training
 from maxmincaps.data.batches import batch_count, generator_for
@@ -18,7 +17,7 @@ from maxmincaps.errors import DivergedError, InputError, extra, known
 from maxmincaps.recipe import Recipe, recipe_from
 from maxmincaps.training.average import average_into
 from maxmincaps.training.evaluate import EVALUATION_BATCH
-from maxmincaps.training.prepare import initial_network, learning_rate_at, optimizer_for, threads_of
+from maxmincaps.training.prepare import initial_network, losses_for, optimizer_for, set_learning_rate, threads_of
 from maxmincaps.training.processes import processes_for
 
 extra("data", "sklearn")
@@ -146,18 +145,9 @@ def _trained(
     steps = recipe.epochs * batch_count(len(images), recipe.batch_size)
     for _ in range(recipe.epochs):
         for chosen in torch.randperm(len(images), generator=generator).split(recipe.batch_size):
-            for group in optimizer.param_groups:
-                group["lr"] = learning_rate_at(recipe, len(losses), steps) * group["rate"]
+            set_learning_rate(optimizer, recipe, len(losses), steps)
             seen, right = augment(images[chosen].to(here.device), generator), labels[chosen].to(here.device)
-            loss = capsule_losses(
-                trained(seen, right),
-                seen,
-                right,
-                margin_high=recipe.margin_high,
-                margin_low=recipe.margin_low,
-                down_weight=recipe.down_weight,
-                reconstruction_weight=recipe.reconstruction_weight,
-            ).total
+            loss = losses_for(recipe, trained(seen, right), seen, right).total
             loss.backward()
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import torch
 
-from maxmincaps.capsules.losses import capsule_losses
 from maxmincaps.data.batches import Batch
 from maxmincaps.data.images import Splits, splits
 from maxmincaps.errors import DivergedError, InputError
@@ -20,7 +19,7 @@ from maxmincaps.training.average import average_into
 from maxmincaps.training.environment import environment
 from maxmincaps.training.interrupt import StopWish, stop_wishes
 from maxmincaps.training.observer import SILENT, Observer
-from maxmincaps.training.prepare import check_network, learning_rate_at, threads_of
+from maxmincaps.training.prepare import check_network, losses_for, set_learning_rate, threads_of
 from maxmincaps.training.processes import Processes, launch, precision_on, processes_for
 from maxmincaps.training.record import DIVERGED, Record
 from maxmincaps.training.results import begin_record, conclude, end_epoch
@@ -76,19 +75,10 @@ def _train(
 def _step(run: Run, batch: Batch, *, stop: bool) -> float:
     """Make one step of Adam, then a checkpoint if one is due or any process is to stop; give the loss."""
     recipe, state, here = run.recipe, run.state, len(batch)
-    for group in run.optimizer.param_groups:
-        group["lr"] = learning_rate_at(recipe, state.step, run.steps) * group["rate"]
+    set_learning_rate(run.optimizer, recipe, state.step, run.steps)
     run.network.train()
     output = run.network(batch.images, batch.labels)
-    losses = capsule_losses(
-        output,
-        batch.images,
-        batch.labels,
-        margin_high=recipe.margin_high,
-        margin_low=recipe.margin_low,
-        down_weight=recipe.down_weight,
-        reconstruction_weight=recipe.reconstruction_weight,
-    )
+    losses = losses_for(recipe, output, batch.images, batch.labels)
     correct = (output.lengths.argmax(dim=1) == batch.labels).sum()
     *sums, stops, save = run.over_processes(
         *(here * loss.item() for loss in (losses.total, losses.margin, losses.reconstruction)),

@@ -1,4 +1,4 @@
-"""What a run needs before its first step: threads, initial values, an optimizer, a learning rate."""
+"""What a recipe means to whoever trains by it: threads, initial values, an optimizer, a learning rate, a loss."""
 
 import math
 from collections.abc import Iterator
@@ -7,7 +7,9 @@ from contextlib import contextmanager
 import torch
 from torch import nn
 
-from maxmincaps.capsules.network import CapsNet
+from maxmincaps.capsules.losses import Losses, capsule_losses
+from maxmincaps.capsules.network import CapsNet, CapsNetOutput
+from maxmincaps.capsules.shapes import Images, Labels
 from maxmincaps.data.augment import image_size_after
 from maxmincaps.data.images import ImageSet
 from maxmincaps.recipe import Recipe
@@ -79,6 +81,25 @@ def learning_rate_at(recipe: Recipe, step: int, steps: int) -> float:
         share = recipe.decay ** (step / recipe.decay_steps)
     rise = min(1.0, (step + 1) / (recipe.warmup + 1))
     return max(recipe.min_learning_rate, recipe.learning_rate * share * rise)
+
+
+def set_learning_rate(optimizer: torch.optim.Optimizer, recipe: Recipe, step: int, steps: int) -> None:
+    """Let each layer learn at its own multiple of the step's rate."""
+    for group in optimizer.param_groups:
+        group["lr"] = learning_rate_at(recipe, step, steps) * group["rate"]
+
+
+def losses_for(recipe: Recipe, output: CapsNetOutput, images: Images, labels: Labels) -> Losses:
+    """Give the losses with the recipe's margins and weights."""
+    return capsule_losses(
+        output,
+        images,
+        labels,
+        margin_high=recipe.margin_high,
+        margin_low=recipe.margin_low,
+        down_weight=recipe.down_weight,
+        reconstruction_weight=recipe.reconstruction_weight,
+    )
 
 
 def _initialise_as_sabour(network: CapsNet) -> None:
