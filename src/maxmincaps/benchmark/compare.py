@@ -11,13 +11,11 @@ from typing import Any
 
 import torch
 
-from maxmincaps.benchmark.worker import Case
+from maxmincaps.benchmark.worker import CONTESTANTS, Case
 from maxmincaps.training.environment import environment
 from maxmincaps.training.processes import has_bf16
 
-TEXTBOOK, OUTSIDE, BARE, OURS, BF16 = (
-    Case(name) for name in ("textbook", "textbook, routing outside autograd", "bare convolutions", "ours", "ours, bf16")
-)
+TEXTBOOK, OUTSIDE, BARE, OURS, BF16 = (Case(name) for name in CONTESTANTS)
 
 
 @dataclass(frozen=True)

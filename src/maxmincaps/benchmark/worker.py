@@ -3,7 +3,10 @@
 import json
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
+from mmap import PAGESIZE
 from pathlib import Path
 from statistics import median
 
@@ -60,33 +63,36 @@ def build(case: Case) -> nn.Module:
 
 def measure(case: Case, *, warm_up: int = 2, steps: int = 5) -> Timing:
     """Time some steps after a few that do not count."""
-    torch.manual_seed(0)
-    network = build(case)
-    images, labels = torch.rand(case.batch, *SHAPES[case.network]), torch.randint(0, 10, (case.batch,))
-    optimizer = torch.optim.Adam(network.parameters(), fused=True)
+    step = _steps_of(case)
     held = _held_mb()
     times = []
     for _ in range(warm_up + steps):
         started = time.perf_counter()
         with torch.autocast("cpu", torch.bfloat16, enabled=case.contestant.endswith("bf16")):
-            _step(network, optimizer, images, labels, case)
+            step()
         times.append(1000 * (time.perf_counter() - started))
     return Timing(median(times[warm_up:]), peak_memory_mb(torch.device("cpu")) - held, steps)
 
 
 def profile(case: Case, *, most: int = 12) -> list[dict[str, float | str]]:
     """Give the operators that a training step spends its time in, with their share of it."""
-    torch.manual_seed(0)
-    network = build(case)
-    images, labels = torch.rand(case.batch, *SHAPES[case.network]), torch.randint(0, 10, (case.batch,))
-    optimizer = torch.optim.Adam(network.parameters(), fused=True)
-    _step(network, optimizer, images, labels, case)
+    step = _steps_of(case)
+    step()
     with torch.profiler.profile() as seen:
-        _step(network, optimizer, images, labels, case)
+        step()
     spent = {event.key: event.self_cpu_time_total / 1000 for event in seen.key_averages()}
     total = sum(spent.values())
     largest = sorted(spent.items(), key=lambda each: -each[1])[:most]
     return [{"operator": name, "ms": round(ms, 1), "share": round(ms / total, 3)} for name, ms in largest]
+
+
+def _steps_of(case: Case) -> Callable[[], None]:
+    """Make a contestant and its images; each call of what is given makes one step."""
+    torch.manual_seed(0)
+    network = build(case)
+    images, labels = torch.rand(case.batch, *SHAPES[case.network]), torch.randint(0, 10, (case.batch,))
+    optimizer = torch.optim.Adam(network.parameters(), fused=True)
+    return partial(_step, network, optimizer, images, labels, case)
 
 
 def _step(network: nn.Module, optimizer: torch.optim.Optimizer, images: Tensor, labels: Tensor, case: Case) -> None:
@@ -108,7 +114,7 @@ def _held_mb() -> float:
         pages = int(Path("/proc/self/statm").read_text().split()[1])
     except OSError:
         return peak_memory_mb(torch.device("cpu"))
-    return pages * 4096 / 2**20
+    return pages * PAGESIZE / 2**20
 
 
 if __name__ == "__main__":
