@@ -1,5 +1,6 @@
 """A grid survives what happens to grids: lost workers, lost launchers, two launchers at once, Ctrl-C, divergence."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -194,6 +195,37 @@ def test_ctrl_c_stops_with_a_checkpoint_and_the_next_launch_goes_on(executor, se
     assert not list(tmp_path.glob(".stop-*"))
     launch(grid(), tmp_path)
     assert bits(tmp_path) == bits(serial)
+
+
+INTERRUPTED = """
+import sys
+from pathlib import Path
+from maxmincaps.studies.executors import LocalProcesses
+from maxmincaps.studies.launch import launch
+from tests.studies.conftest import grid
+try:
+    with LocalProcesses(2) as executor:
+        launch(grid(), Path(sys.argv[1]), executor)
+except KeyboardInterrupt:
+    sys.exit(130)
+"""
+
+
+@pytest.mark.usefixtures("foreground")
+def test_ctrl_c_while_processes_are_starting_is_answered_by_the_launcher_alone(tmp_path):
+    command = [sys.executable, "-c", INTERRUPTED, str(tmp_path / "runs")]
+    launcher = subprocess.Popen(command, cwd=ROOT, start_new_session=True, stderr=subprocess.PIPE, text=True)
+    until(lambda: len(starting(launcher.pid)) == 2, launcher)
+    os.killpg(launcher.pid, signal.SIGINT)  # as a terminal does
+    _, said = launcher.communicate()
+    assert (launcher.returncode, said) == (130, "")
+    assert not list((tmp_path / "runs").iterdir())
+
+
+def starting(launcher):
+    """The processes of a launcher whose Python has begun."""
+    children = psutil.Process(launcher).children()
+    return [child for child in children if any("spawn_main" in word for word in child.cmdline())]
 
 
 def test_a_run_that_diverges_is_recorded_and_does_not_stop_the_grid(tmp_path):

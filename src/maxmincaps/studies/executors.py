@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import signal
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -39,11 +40,12 @@ class LocalProcesses(Executor):
         """Give it to the process with the least to do; a dead process is replaced."""
         self._waiting = [[future for future in line if not future.done()] for line in self._waiting]
         slot = min(range(self.width), key=lambda number: len(self._waiting[number]))
-        try:
-            future = self._pools[slot].submit(to_the_end, fn, *args, **kwargs)
-        except BrokenProcessPool:
-            self._pools[slot] = _one_process()
-            future = self._pools[slot].submit(to_the_end, fn, *args, **kwargs)
+        with _deaf_at_birth():  # a pool starts its process when it is given something
+            try:
+                future = self._pools[slot].submit(to_the_end, fn, *args, **kwargs)
+            except BrokenProcessPool:
+                self._pools[slot] = _one_process()
+                future = self._pools[slot].submit(to_the_end, fn, *args, **kwargs)
         self._waiting[slot].append(future)
         return future
 
@@ -75,6 +77,19 @@ def threads_for(workers: int) -> int:
 
 def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@contextmanager
+def _deaf_at_birth() -> Iterator[None]:
+    """Keep Ctrl-C from the processes that are started here until they are told how to answer it (`begin_process`)."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _one_process() -> ProcessPoolExecutor:

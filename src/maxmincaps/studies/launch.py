@@ -6,7 +6,7 @@ import uuid
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from itertools import chain, count
 from pathlib import Path
@@ -17,6 +17,7 @@ from maxmincaps.studies.executors import Here
 from maxmincaps.studies.progress import SILENT, LaunchObserver, Outcome, Progress
 from maxmincaps.studies.study import unique
 from maxmincaps.studies.worker import train_run
+from maxmincaps.training.interrupt import interrupted_afterwards
 from maxmincaps.training.record import Record, records_under
 
 ATTEMPTS = 4
@@ -143,8 +144,10 @@ class _Launch:
         width = getattr(self.executor, "width", len(self.work.recipes))
         while self.queue and len(self.in_flight) < width:
             name = self.queue.popleft()
-            future = self.executor.submit(train_run, self.work.recipes[name], self.work.folders[name], self.stop_file)
-            self.in_flight[future] = name
+            # A worker that is started and not known here would not be waited for. What is done here stops by itself.
+            with nullcontext() if isinstance(self.executor, Here) else interrupted_afterwards():
+                run = self.work.recipes[name], self.work.folders[name], self.stop_file
+                self.in_flight[self.executor.submit(train_run, *run)] = name
 
     def _take(self, name: str, future: Future[Outcome]) -> None:
         """Understand how a run came back."""

@@ -70,6 +70,8 @@ def is_orphan() -> bool:
 def begin_process() -> None:
     """Prepare a process for runs: Ctrl-C is the launcher's to answer, and without a launcher there is nothing to do."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if hasattr(signal, "pthread_sigmask"):  # it was held back until here; a run listens to it by itself
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     threading.Thread(target=_leave_with_parent, daemon=True).start()
 
 

@@ -35,6 +35,15 @@ class StopWish:
 
 
 @contextmanager
+def interrupted_afterwards() -> Iterator[None]:
+    """Do what must not be left half done, such as the start of a process; the first Ctrl-C interrupts it at its end."""
+    with stop_wishes() as wish:
+        yield
+    if wish:
+        raise KeyboardInterrupt
+
+
+@contextmanager
 def stop_wishes() -> Iterator[StopWish]:
     """Collect the first SIGINT or SIGTERM as a wish; the second one interrupts at once, as usual."""
     wish = StopWish()
