@@ -10,6 +10,7 @@ import torch
 from maxmincaps.analysis.poll import Poll, Question
 from maxmincaps.cli import main
 from maxmincaps.errors import InputError
+from maxmincaps.recipe import Recipe
 from maxmincaps.report.build import build
 from maxmincaps.report.chapters import inside, others
 from maxmincaps.report.learning_chapter import learning
@@ -20,7 +21,7 @@ from maxmincaps.studies import STUDIES
 from maxmincaps.studies.records import row_of
 from maxmincaps.training.record import Record
 from maxmincaps.verbs.report import report
-from tests.analysis.records import write_diverged, write_lengths, write_study
+from tests.analysis.records import write_diverged, write_lengths, write_run, write_study
 
 NUMBERED = ["1-mnist-5k", "2", "2-all", "4", "5", "6", "7", "8", "9", "a1", "a2", "a3"]
 FIGURES = [*(f"figure-{name}" for name in NUMBERED), "confusion", "bounds", "choices", "training-curves"]
@@ -249,6 +250,13 @@ def test_a_broken_record_costs_its_own_line_and_nothing_else(own_runs, tmp_path)
     assert "is not JSON" in text
     assert "This chapter cannot be drawn" in text
     assert 'id="plate-figure-6"' in text
+
+
+def test_a_copy_of_a_record_is_no_second_run(tmp_path):
+    write_run(tmp_path / "runs", Recipe(epochs=4), best=0.9)
+    write_run(tmp_path / "runs" / "copies", Recipe(epochs=4), best=0.9)
+    build(tmp_path / "runs", tmp_path / "report")
+    assert ",90.00,90.00,100.00,1,4 epochs" in (tmp_path / "report" / "tables" / "all-runs.csv").read_text()
 
 
 def test_no_folder_of_runs_is_one_line(tmp_path):

@@ -10,13 +10,14 @@ import pytest
 import torch
 
 from maxmincaps.analysis.vote import vote, voters
+from maxmincaps.recipe import Recipe
 from maxmincaps.report import tables
 from maxmincaps.report.selection import shown, twins
 from maxmincaps.report.table import NOT_RUN, Table
 from maxmincaps.studies import STUDIES
 from maxmincaps.studies.records import table
 from maxmincaps.training.responses import responses
-from tests.analysis.records import write_diverged, write_lengths, write_study
+from tests.analysis.records import write_diverged, write_lengths, write_run, write_study
 from tests.report.conftest import small_studies
 
 
@@ -187,6 +188,16 @@ def test_twins_stand_in_the_order_of_table_1_and_others_behind_them(rows):
     names = ("mnist-5k", "cifar10", "background-mnist", "mnist", "own.npz", "rotated-mnist")
     found = twins({**row, "dataset": name} for name in names for row in rows)
     assert list(found) == ["mnist", "rotated-mnist", "background-mnist", "cifar10", "mnist-5k", "own.npz"]
+
+
+@pytest.mark.parametrize("other", [{"reconstruction_weight": 0.01}, {"shift": 2}, {"conv_channels": 300}])
+def test_twins_are_trained_by_the_default_recipe_where_others_are_trained_longer(tmp_path, other):
+    wanted = [
+        write_run(tmp_path, Recipe(normalization=name, epochs=epochs, **settings), best=0.9) | {"trained_on": 4_000}
+        for epochs, settings in ((2, {}), (9, other))
+        for name in ("softmax", "max-min")
+    ]
+    assert {row["epochs"] for row in twins(wanted)["mnist-5k"].values()} == {2}
 
 
 def test_twins_differ_in_the_normalization_alone_and_follow_the_paper(rows):

@@ -21,7 +21,7 @@ from maxmincaps.report.material import Material, Plate, command_for, commands_fo
 from maxmincaps.report.style import for_page, save
 from maxmincaps.report.table import Table
 from maxmincaps.studies import STUDIES
-from maxmincaps.studies.records import coverage, read
+from maxmincaps.studies.records import coverage, once, read
 from maxmincaps.studies.study import Study
 from maxmincaps.training.record import write_whole
 
@@ -50,9 +50,10 @@ def build(
     if not runs.is_dir():
         raise InputError(f"{runs}: there is no such folder of runs")
     found = read(runs)
-    material = Material(found.rows, studies, polls.read(poll) if poll else None, runs)
+    rows = once(found.rows)
+    material = Material(rows, studies, polls.read(poll) if poll else None, runs)
     out.mkdir(parents=True, exist_ok=True)
-    claims = evidence(found.rows)
+    claims = evidence(rows)
     tables.claims(claims).save(out / "tables")
     page = _template().render(
         claims=claims,
@@ -62,9 +63,9 @@ def build(
         signs=SIGNS,
         command_of={claim.name: commands_for(STUDIES[claim.study], claim.scales) for claim in claims},
         chapters=[(chapter, [_written(plate, out) for plate in _plates(chapter, material)]) for chapter in CHAPTERS],
-        coverage=[(study, coverage(study, found.rows)) for study in studies.values() if study.scale_names()],
+        coverage=[(study, coverage(study, rows)) for study in studies.values() if study.scale_names()],
         command_for=command_for,
-        rows=found.rows,
+        rows=rows,
         notes=found.notes,
         made_on=datetime.now(UTC).date().isoformat(),
         version=version("maxmincaps"),

@@ -96,7 +96,7 @@ def title_with_mark(rows: Sequence[Row], dataset: str) -> str:
 def twins(rows: Iterable[Row]) -> dict[str, dict[str, Row]]:
     """Choose, for each dataset, a Softmax and a Max-Min network that were trained alike: those the figures look into.
 
-    Of several pairs the one that is nearest to the paper's settings and was trained longest is taken; where a dataset
+    Of several pairs the one that is nearest to the default recipe and was trained longest is taken; where a dataset
     has no pair, a single network. Datasets are in the order of Table 1, others follow.
     """
     groups: dict[tuple[Any, ...], dict[str, Row]] = {}
@@ -122,11 +122,15 @@ def _all_but(row: Row, left_out: str) -> tuple[str, ...]:
 
 def _nearness(group: Mapping[str, Row]) -> tuple[Any, ...]:
     row = next(iter(group.values()))
-    paper = Recipe()
-    as_paper = all(
-        row[name] == getattr(paper, name) for name in ("iterations", "start", "low", "high", "shift", "rotate", "relu")
-    )
-    return len(group), as_paper, has_papers_network(row), row["epochs"] * (row["trained_on"] or 0), -row["seed"]
+    trained = row["epochs"] * (row["trained_on"] or 0)
+    return len(group), has_papers_network(row), -len(differences(row)), trained, -row["seed"]
+
+
+def differences(row: Row) -> dict[str, Any]:
+    """Give the settings of a run that are not the default recipe's, whatever it was trained on and for how long."""
+    apart = {"dataset", "normalization", "seed", "epochs", "train_images", "test_images"}
+    default = Recipe().model_dump(mode="json", exclude=apart | MachineSettings.model_fields.keys())
+    return {name: row[name] for name, value in default.items() if row[name] != value}
 
 
 def planned(studies: Iterable[Study], seeds: int, only: str | None = None) -> set[str]:

@@ -16,6 +16,7 @@ from maxmincaps.report.selection import (
     Shown,
     budgets,
     counted,
+    differences,
     mean,
     missing,
     title_of,
@@ -252,9 +253,7 @@ def _settings(row: Row) -> tuple[str, ...]:
 
 def _differences(row: Row) -> str:
     """Name the settings that are not the default recipe's, other than those that the other columns show."""
-    plain = {"dataset", "normalization", "iterations", "seed", "epochs", "train_images", "test_images"}
-    default = Recipe().model_dump(mode="json", exclude=plain | MachineSettings.model_fields.keys())
-    return ", ".join(f"{name} {_short(row[name])}" for name, value in default.items() if row[name] != value)
+    return ", ".join(f"{name} {_short(value)}" for name, value in differences(row).items() if name != "iterations")
 
 
 def _short(value: Any) -> str:

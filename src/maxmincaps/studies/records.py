@@ -77,6 +77,13 @@ def read(folder: Path | str) -> Reading:
     return Reading(rows, notes)
 
 
+def once(rows: Sequence[Row]) -> list[Row]:
+    """Give each run once: a copy of a record is no second run. The one that came furthest stands for all."""
+    order = ("unfinished", "diverged", "complete")
+    furthest = {row["fingerprint"]: row for row in sorted(rows, key=lambda row: order.index(row["status"]))}
+    return [row for row in rows if row is furthest[row["fingerprint"]]]
+
+
 def table(folder: Path | str) -> list[Row]:
     """Give a row for every run below a folder: its settings, how far it is, and how it ended.
 
@@ -131,7 +138,7 @@ def study_rows(study: Study, scale: str, rows: Iterable[Row], seeds: int | None 
     Diverged runs are among them (`status`), without results: a table says how many there were.
     `seeds` asks for more seeds than the scale has.
     """
-    found = {row["fingerprint"]: row for row in rows if row["status"] != "unfinished"}
+    found = {row["fingerprint"]: row for row in once(list(rows)) if row["status"] != "unfinished"}
     return [
         {**found[print_], "study": study.name, "scale": scale, "line": entry.line.label, "value": entry.line.value}
         for entry in study.entries(scale, seeds)
