@@ -2,37 +2,32 @@
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from multiprocessing import active_children
 
+import psutil
 import pytest
 import torch
 
 from maxmincaps import fit
 from maxmincaps.errors import DivergedError, InputError
-from maxmincaps.training.checkpoint import CHECKPOINT
+from maxmincaps.training.checkpoint import CHECKPOINT, load_tensors
 from maxmincaps.training.observer import Observer
 from tests.training.bits import weights_of
 
 
-def test_two_processes_give_the_result_of_one_within_rounding(whole, tiny, tmp_path):
-    twice = fit(tiny(processes=2), tmp_path / "two")
+def test_two_processes_share_the_threads_and_give_the_result_of_one_within_rounding(whole, tiny, tmp_path, monkeypatch):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)  # where it is set, Fabric leaves the threads alone
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 4)
+    twice = fit(tiny(processes=2, threads=None), tmp_path / "two")
+    assert twice.environment["threads"] == 2
     for name, ours in weights_of(twice).items():
         torch.testing.assert_close(ours, weights_of(whole)[name], rtol=1e-3, atol=1e-4)
     for line, alone in zip(twice.history, whole.history, strict=True):
         assert line["train_loss"] == pytest.approx(alone["train_loss"], rel=1e-4)
-
-
-def test_the_threads_of_this_process_are_divided_among_its_processes_once(tiny, tmp_path, monkeypatch):
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)  # by which a process would know that it has been divided
-    before = torch.get_num_threads()
-    torch.set_num_threads(4)
-    try:
-        record = fit(tiny(processes=2, threads=None, epochs=1, train_images=50), tmp_path / "run")
-    finally:
-        torch.set_num_threads(before)
-    assert record.environment["threads"] == 2
 
 
 class AtOnce(Observer):
@@ -60,6 +55,51 @@ def test_a_signal_to_the_first_process_stops_all_before_the_record_is_given_free
         fit(tiny(processes=2, epochs=100), tmp_path / "run")
     assert not active_children()
     assert (tmp_path / "run" / CHECKPOINT).exists()
+
+
+COMMAND = """
+import signal, sys, threading, time
+from pathlib import Path
+from maxmincaps.cli import main
+
+def tell():
+    for listening in (True, False):
+        while (signal.getsignal(signal.SIGINT) is not signal.default_int_handler) != listening:
+            time.sleep(0.01)
+    Path(sys.argv[1]).touch()
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background is started deaf to it
+threading.Thread(target=tell, daemon=True).start()
+main(sys.argv[2:])
+"""
+"""The command line, which touches a file when a run has listened to Ctrl-C and does so no more."""
+
+
+def test_a_second_ctrl_c_ends_processes_that_do_not_come_to_the_end_of_their_step(tiny, tmp_path):
+    (tmp_path / "recipe.json").write_text(tiny(processes=2, epochs=9_999, checkpoint_seconds=0.0).to_json())
+    noted, run = tmp_path / "noted", tmp_path / "run"
+    words = ["train", "--quiet", "--recipe", tmp_path / "recipe.json", "--out", run]
+    command = subprocess.Popen(
+        [sys.executable, "-c", COMMAND, noted, *words], start_new_session=True, stderr=subprocess.PIPE, text=True
+    )
+
+    def until(path):
+        while not path.exists():
+            assert command.poll() is None, "it ended too early"
+            time.sleep(0.02)
+
+    until(run / CHECKPOINT)
+    processes = [each for each in psutil.Process(command.pid).children() if "spawn_main" in " ".join(each.cmdline())]
+    for process in processes:
+        process.suspend()
+    os.killpg(command.pid, signal.SIGINT)  # as a terminal does
+    until(noted)
+    os.killpg(command.pid, signal.SIGINT)
+    _, said = command.communicate()
+    assert (command.returncode, said.count("\n"), "stopped, nothing is lost" in said) == (130, 1, True), said
+    assert len(processes) == 2
+    assert not any(process.is_running() for process in processes)
+    assert load_tensors(run / CHECKPOINT)[1]["state"]["step"] > 0
 
 
 def test_a_divergence_in_two_processes_is_told_as_in_one(tiny, tmp_path):
