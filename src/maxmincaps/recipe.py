@@ -196,8 +196,7 @@ class TrainingSettings(Settings):
     """Arithmetic of the large products; bf16 where the processor has it."""
 
     seed: int = Field(0, ge=0, le=2**63 - 1)
-    """Decides initial weights, order of images and augmentation. On a CPU, the same seed gives the same
-    bits."""
+    """Decides initial weights, order of images and augmentation. On a CPU, the same seed gives the same bits."""
 
 
 class MachineSettings(Settings):

@@ -62,7 +62,7 @@ def check_size(where: str | Path, shape: tuple[int, ...]) -> None:
     if wanted > MOST_BYTES:
         raise InputError(
             f"{where}: expected at most {MOST_BYTES >> 30} GB of pixels, found {'×'.join(map(str, shape))} = "
-            f"{wanted / 2**30:,.0f} GB; a smaller image size (--image-size) makes it fit"
+            f"{wanted / 2**30:,.0f} GB; fewer images or, of a folder of pictures, a smaller --image-size make it fit"
         )
 
 

@@ -61,7 +61,7 @@ def recognised(longest: float, recipe: Recipe) -> bool:
 
 
 def in_proportion(recipe: Recipe) -> bool:
-    """Tell whether a network's images were squares: those of one's own folders are stretched to what it takes."""
+    """Tell whether a picture keeps its proportions: those of one's own folders were stretched to the network's size."""
     return recipe.dataset in DATASETS
 
 

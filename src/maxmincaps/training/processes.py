@@ -81,7 +81,7 @@ def processes_for(recipe: Recipe) -> Processes:
             precision="bf16-mixed" if precision == "bf16" else "32-true",
         )
     except (ValueError, RuntimeError) as error:  # a MisconfigurationException is one of them
-        raise InputError(f"{recipe.processes} processes cannot be had here: {str(error).splitlines()[0]}") from None
+        raise InputError(f"{recipe.processes} processes cannot be started here: {str(error).splitlines()[0]}") from None
 
 
 def launch(processes: Processes, task: Callable[[Processes], None], wish: StopWish) -> None:
