@@ -1,15 +1,14 @@
 """`maxmincaps look …`: what is inside trained networks, as tables, from records alone."""
 
-import csv
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from maxmincaps.verbs.terminal import console, table
+from maxmincaps.verbs.runs import Run
+from maxmincaps.verbs.terminal import console, table, write_csv
 
-Run = Annotated[Path, Parameter(help="The folder of a run's record.")]
 Csv = Annotated[Path | None, Parameter(help="Write the table to this file instead of printing it.")]
 
 
@@ -35,7 +34,7 @@ def rows(run: Run, *, child: list[int] | None = None, count: int = 3, csv: Csv =
     Parameters
     ----------
     child: list[int]
-        Which children. Default: living ones with different winners, the most decided first.
+        Which children. Default: those whose logits differ most, each with another strongest parent.
     count: int
         How many, if none is named.
     """
@@ -107,11 +106,11 @@ def vote(
     models = [responses(run) for run in runs]
     found = together(models, rule)
     for run, model in zip(runs, models, strict=True):
-        console.print(f"{model.error_percent:.2f} %  {len(model.wrong)} wrong  {run}", highlight=False, soft_wrap=True)
+        console.say(f"{model.error_percent:.2f} %  {len(model.wrong)} wrong  {run}")
     _out(f"Together: {found.error_percent:.2f} %, {len(found.wrong)} wrong", _named(wrong(found), runs[0]), csv)
     if len(models) > 3:
         errors = spread(models, rule=rule)
-        console.print(f"every three of them: {min(errors):.2f} to {max(errors):.2f} %", highlight=False)
+        console.print(f"every three of them: {min(errors):.2f} to {max(errors):.2f} %")
 
 
 def _named(rows: Sequence[dict[str, Any]], run: Path) -> list[dict[str, Any]]:
@@ -136,16 +135,8 @@ def _out(title: str, rows: Sequence[dict[str, Any]], path: Path | None) -> None:
             shown.add_row(*(f"{value:.4g}" if isinstance(value, float) else str(value) for value in row.values()))
         console.print(shown if rows else title)
         return
-    from maxmincaps.errors import InputError
-
-    try:
-        with path.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, list(rows[0]) if rows else [], lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(rows)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror}") from None
-    console.print(f"{len(rows)} rows in {path}", highlight=False, soft_wrap=True)
+    write_csv(path, rows)
+    console.say(f"{len(rows)} rows in {path}")
 
 
 def _matrix(title: str, keys: tuple[str, ...], rows: Sequence[dict[str, Any]], across: str, value: str) -> None:

@@ -32,7 +32,7 @@ def list_(*, cache: Cache = None) -> None:
             "no" if manifest is None else "regenerated" if manifest.regenerated else "yes",
         )
     console.print(table)
-    console.print(f"kept in {root}", soft_wrap=True, highlight=False)
+    console.say(f"kept in {root}")
 
 
 def get(
@@ -64,7 +64,7 @@ def get(
                 name, source=source, from_dir=from_dir, photographs=photographs, cache=cache, say=status.update
             )
         came = manifest.source if manifest.regenerated else f"from {manifest.source}"
-        console.print(f"{name}: whole, {came}", soft_wrap=True, highlight=False)
+        console.say(f"{name}: whole, {came}")
 
 
 def check(*, cache: Cache = None) -> None:
@@ -75,7 +75,7 @@ def check(*, cache: Cache = None) -> None:
 
     damaged = 0
     for name, problems in check_all(cache).items():
-        console.print(f"{name}: {'; '.join(problems) or 'whole'}", soft_wrap=True, highlight=False)
+        console.say(f"{name}: {'; '.join(problems) or 'whole'}")
         damaged += bool(problems)
     if damaged:
         raise InputError(f"{damaged} damaged; `maxmincaps data get NAME` fetches a dataset again")
@@ -103,4 +103,4 @@ def show(
         return
     target = out or Path(f"{Path(name).stem}.png")
     save_samples(images, target, per_class)
-    console.print(f"wrote {target}", soft_wrap=True, highlight=False)
+    console.say(f"wrote {target}")

@@ -35,20 +35,18 @@ def export(
         from maxmincaps.export.card import save_for_hub
 
         written = save_for_hub(run, out or Path(f"{run.resolve().name}-hub"), weights)
-        console.print(f"wrote {written}: config.json, model.safetensors and README.md ({weights} weights)")
+        console.say(f"wrote {written}: config.json, model.safetensors and README.md ({weights} weights)")
         return
     if to == "record":
         from maxmincaps.export.record import save_small_record
 
         shared = save_small_record(run, out or Path(f"{run.resolve().name}-small"), weights)
-        console.print(f"wrote {shared.folder}: {percent(shared.accuracy)} of {shared.images} test images right")
+        console.say(f"wrote {shared.folder}: {percent(shared.accuracy)} of {shared.images} test images right")
         return
     from maxmincaps.export.run import export_run
 
     done = export_run(run, to, out, couplings=couplings, weights=weights)
-    console.print(
+    console.say(
         f"wrote {done.path}: {done.path.stat().st_size / 1e6:.1f} MB, {', '.join(done.outputs)}\n"
-        f"largest difference to torch on {done.images} test images: {done.difference:.1e}",
-        highlight=False,
-        soft_wrap=True,
+        f"largest difference to torch on {done.images} test images: {done.difference:.1e}"
     )

@@ -1,6 +1,5 @@
 """`maxmincaps poll …`: put a network's errors to people, and read what they said."""
 
-import csv
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -9,7 +8,8 @@ from cyclopts import Parameter
 
 from maxmincaps.analysis import poll as polls
 from maxmincaps.errors import InputError
-from maxmincaps.verbs.terminal import console, table
+from maxmincaps.verbs.app import Host, Port
+from maxmincaps.verbs.terminal import console, table, write_csv
 
 if TYPE_CHECKING:
     from maxmincaps.app.store import Store
@@ -24,10 +24,8 @@ def open_(
         str | None, Parameter(help="Ask about these test images, as in 1,2,3. Default: those that the vote gets wrong.")
     ] = None,
     out: Annotated[Path, Parameter(help="The poll's file. One that is there is continued.")] = DEFAULT,
-    host: Annotated[str, Parameter(help="Where to listen. Elsewhere than on this machine, a token is asked for.")] = (
-        "127.0.0.1"
-    ),
-    port: Annotated[int, Parameter(help="Port to listen on; 0 for any.")] = 8000,
+    host: Host = "127.0.0.1",
+    port: Port = 8000,
 ) -> None:
     """Serve the images that a vote of networks gets wrong, one at a time, until Ctrl-C; every answer is kept at once.
 
@@ -47,8 +45,8 @@ def open_(
     store.set_open(True)
 
     again = ", opened again" if was_closed else ""
-    _say(f"{len(store.images)} images, answers go to {out}{again}")
-    _say(f"open {door.address} in a browser, or send it to people; Ctrl-C stops, and nothing is lost")
+    console.say(f"{len(store.images)} images, answers go to {out}{again}")
+    console.say(f"open {door.address} in a browser, or send it to people; Ctrl-C stops, and nothing is lost")
     door.serve(poll_page(store), policy=POLICY, most_bytes=MOST_BYTES)
 
 
@@ -60,13 +58,13 @@ def close(poll: File = DEFAULT) -> None:
     store.set_open(False)
     store.shut()
     found = polls.read(poll)
-    _say(f"{poll} is closed: {found.answers:,} answers of {found.people:,} people")
+    console.say(f"{poll} is closed: {found.answers:,} answers of {found.people:,} people")
 
 
 def status(poll: File = DEFAULT) -> None:
     """Count people and answers, also while the poll is being served."""
     found = polls.read(poll)
-    _say(
+    console.say(
         f"{poll} is {'open' if found.is_open else 'closed'}: {found.answers:,} answers of {found.people:,} people, "
         f"{found.finished:,} of them to all {len(found.questions)} images"
     )
@@ -88,14 +86,11 @@ def report(
     """Put people beside networks: Table 3 with the paper's six rows, figure 10, and both as CSV."""
     found = polls.read(poll)
     folder = out or poll.with_name(f"{poll.stem}-report")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        _write_csv(folder / "table_3.csv", polls.table_3(found))
-        _write_csv(folder / "table_3_paper.csv", polls.paper_rows())
-        _write_csv(folder / "answers.csv", polls.answer_rows(found))
-        _draw(found, folder)
-    except OSError as error:
-        raise InputError(f"{folder}: cannot be written: {error.strerror}") from None
+    folder.mkdir(parents=True, exist_ok=True)
+    write_csv(folder / "table_3.csv", polls.table_3(found))
+    write_csv(folder / "table_3_paper.csv", polls.paper_rows())
+    write_csv(folder / "answers.csv", polls.answer_rows(found))
+    _draw(found, folder)
     agree = sum(question.side == polls.Side.NETWORK for question in found.questions)
     title = (
         f"Table 3: {found.people:,} people, {found.models} networks, {len(found.questions)} images of {found.dataset}"
@@ -103,8 +98,8 @@ def report(
     names = found.classes
     console.print(_table_3(title, polls.table_3(found), lambda label: names[label]))
     console.print(_table_3("The paper's: 120 people, 3 networks, 6 of 17 images", polls.paper_rows(), str))
-    _say(f"people agree with the network on {agree} of {len(found.questions)} images (the paper: 6 of 17)")
-    _say(f"wrote {folder}")
+    console.say(f"people agree with the network on {agree} of {len(found.questions)} images (the paper: 6 of 17)")
+    console.say(f"wrote {folder}")
 
 
 def _store(runs: Sequence[Path], images: list[int] | None, out: Path) -> "Store":
@@ -116,7 +111,7 @@ def _store(runs: Sequence[Path], images: list[int] | None, out: Path) -> "Store"
     from maxmincaps.app.runs import QUICKSTART, trained_runs
 
     chosen = trained_runs(runs or [QUICKSTART], needs="lengths.safetensors")
-    _say(f"the vote of {', '.join(map(str, chosen))}")
+    console.say(f"the vote of {', '.join(map(str, chosen))}")
     return Store.create(out, questions_of(chosen, images))
 
 
@@ -154,14 +149,3 @@ def _table_3(title: str, rows: Sequence[polls.Row], name: Callable[[int], str]) 
 
 def _share(share: float | None) -> str:
     return "–" if share is None else f"{share:.2f}"
-
-
-def _write_csv(path: Path, rows: Sequence[polls.Row]) -> None:
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-
-
-def _say(line: str) -> None:
-    console.print(line, soft_wrap=True, highlight=False)

@@ -15,7 +15,7 @@ def recipe(name: str | None = None) -> None:
     """
     if name:
         path = NAMED[known(name, NAMED, "recipe")]
-        console.print(path.read_text(encoding="utf-8").rstrip(), highlight=False, markup=False, soft_wrap=True)
+        console.say(path.read_text(encoding="utf-8").rstrip())
         return
     shown = table("Recipes (maxmincaps train --recipe NAME)", "name", "what it is")
     for name, path in NAMED.items():

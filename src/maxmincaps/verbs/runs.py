@@ -50,12 +50,12 @@ def predict(
         said = ("  is  ", (predictor.classes[int(lengths.argmax())], "bold green"))
         if not recognised(lengths.max().item(), predictor.recipe):
             said = ("  is not recognised: ", (f"no length reaches {predictor.recipe.margin_low}", "yellow"))
-        console.print(styled("\n", (str(path), "bold"), *said), soft_wrap=True)
+        console.say(styled("\n", (str(path), "bold"), *said))
         width = max(len(name) for name in predictor.classes)
         for name, length in zip(predictor.classes, lengths.tolist(), strict=True):
-            console.print(f"  {name:>{width}}  {length:.2f}  {bar(length)}", highlight=False)
+            console.print(f"  {name:>{width}}  {length:.2f}  {bar(length)}")
         if not swap and predictor.may_be_swapped(picture):
-            console.print("  mostly light: if its strokes are dark, add --swap", style="yellow", highlight=False)
+            console.print("  mostly light: if its strokes are dark, add --swap", style="yellow")
 
 
 def runs(folder: Path = Path("runs"), *, sql: str | None = None) -> None:

@@ -42,7 +42,7 @@ def list_() -> None:
 def show(name: Name) -> None:
     """Say what a study claims, which runs it has at each scale, and what the paper reports."""
     for study in _studies(name):
-        console.print(styled((study.name, "bold"), f" ({study.title})\n\n{study.about}"), soft_wrap=True)
+        console.say(styled((study.name, "bold"), f" ({study.title})\n\n{study.about}"))
         own = study.borrows or study
         shown = table("Scales", "scale", "#runs", "each", "to know")
         for scale in study.scale_names():
@@ -76,7 +76,7 @@ def status(
             shown.add_row(study.name, _label(entry), recipe.dataset, str(recipe.seed), state, best, final, cost)
     console.print(shown)
     for note in reading.notes:
-        console.print(f"skipped: {note}", highlight=False, soft_wrap=True)
+        console.say(f"skipped: {note}")
 
 
 def run(
@@ -169,7 +169,7 @@ def _announce(title: str, recipes: list[Recipe], missing: list[Recipe], out: Pat
     from maxmincaps.studies.cost import cost
 
     if missing:
-        console.print("measuring this machine's speed …", highlight=False)
+        console.print("measuring this machine's speed …")
     found = cost(missing, out)
     runs = f"{len(missing)} of {len(recipes)} runs missing" if missing else f"all {len(recipes)} runs are there"
     console.print(styled((title, "bold"), f": {runs} in {out}"))
@@ -178,9 +178,7 @@ def _announce(title: str, recipes: list[Recipe], missing: list[Recipe], out: Pat
         rate = f"{rates[0]:.0f}" + (f" to {rates[-1]:.0f}" if len(rates) > 1 else "")
         threads = {recipe.threads for recipe in missing}
         cores = "all cores" if threads == {None} else f"CPU threads: {', '.join(str(n or 'all') for n in threads)}"
-        console.print(
-            f"about {found.hours:.2g} hours on this machine ({rate} images/s in training, {cores})", highlight=False
-        )
+        console.say(f"about {found.hours:.2g} hours on this machine ({rate} images/s in training, {cores})")
     return found
 
 
@@ -231,7 +229,7 @@ class _Screen(LaunchObserver):
         self.bar.update(self.task, completed=progress.share, over=over, left=left, running=running)
 
     def finished(self, name: str, outcome: Outcome) -> None:
-        console.print(f"{name}  {outcome.status}  {outcome.message}", highlight=False, soft_wrap=True)
+        console.say(f"{name}  {outcome.status}  {outcome.message}")
 
     def retried(self, name: str, reason: str) -> None:
-        console.print(f"{name}  goes on elsewhere: {reason}", highlight=False, soft_wrap=True)
+        console.say(f"{name}  goes on elsewhere: {reason}")

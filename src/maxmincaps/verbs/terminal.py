@@ -1,5 +1,8 @@
 """How our commands look: progress bars with the time left, tables, bars of lengths."""
 
+import csv
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -7,7 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from maxmincaps.errors import CONTROLS
+from maxmincaps.errors import CONTROLS, InputError
 from maxmincaps.recipe import Recipe
 from maxmincaps.training.observer import Observer
 from maxmincaps.training.words import counted, percent
@@ -17,7 +20,11 @@ class Terminal(Console):
     """Prints words as they are: those of others, such as names of classes, can neither style nor steer it."""
 
     def __init__(self) -> None:
-        super().__init__(markup=False, emoji=False)
+        super().__init__(markup=False, emoji=False, highlight=False)
+
+    def say(self, line: str | Text) -> None:
+        """Print a line that is not broken, however long it is: paths and commands are there to be copied."""
+        self.print(line, soft_wrap=True)
 
     def render_str(self, text: str, **settings: Any) -> Text:
         """Make text of what is to be printed."""
@@ -86,6 +93,17 @@ def bar(value: float, width: int = 30) -> str:
     """Draw a number in 0…1 as a bar."""
     eighths = round(max(0.0, min(1.0, value)) * width * 8)
     return "█" * (eighths // 8) + ("▏▎▍▌▋▊▉"[eighths % 8 - 1] if eighths % 8 else "")
+
+
+def write_csv(path: Path, rows: Sequence[dict[str, Any]]) -> None:
+    """Write rows to a file, under the names of their columns."""
+    try:
+        with path.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, list(rows[0]) if rows else [], lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(rows)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written: {error.strerror}") from None
 
 
 def table(title: str, *columns: str) -> Table:

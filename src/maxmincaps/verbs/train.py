@@ -110,7 +110,7 @@ def quickstart(*, out: Path = Path("quickstart"), epochs: int = 5, batch_size: i
     _show_results(records)
     page = build(out, out / "report")
     command = sys.argv[0]  # as it was called, so that each line can be copied
-    console.print(
+    console.say(
         f"""
 Look at {page}: couplings, lengths, tuning curves and errors of both networks.
 Next, if you like:
@@ -118,9 +118,7 @@ Next, if you like:
   {command} predict FILE.png --run {out}/max-min  classify an image of your own
   {command} train --dataset mnist                      all 60,000 digits
   {command} train --dataset path/to/folder             your own images, one subfolder per class
-  {command} study list                                 the paper's tables and figures""",
-        highlight=False,
-        soft_wrap=True,
+  {command} study list                                 the paper's tables and figures"""
     )
 
 
@@ -146,4 +144,4 @@ def _show_results(records: list[Record]) -> None:
         )
     console.print(shown)
     for record in records:
-        console.print(f"record: {record.folder}", soft_wrap=True, highlight=False)
+        console.say(f"record: {record.folder}")
