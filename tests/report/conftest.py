@@ -15,7 +15,7 @@ from maxmincaps.studies.study import Budget, unique
 from tests.conftest import TINY
 
 NETWORK = {name: TINY[name] for name in ("conv_channels", "types", "part_pose", "class_pose", "decoder")}
-QUICK = Budget(epochs=2, train_images=100, test_images=50, threads=1, changes={**NETWORK, "batch_size": 50})
+QUICK = Budget(epochs=2, train_images=100, test_images=50, changes={**NETWORK, "batch_size": 50, "threads": 1})
 HELD_OUT = replace(QUICK, changes={**QUICK.changes, "validation": 50})
 BUDGETS = {
     "datasets": (replace(QUICK, seeds=2),),

@@ -6,6 +6,7 @@ from html import escape
 from maxmincaps.app import answers, drawings
 from maxmincaps.app.answers import Look
 from maxmincaps.training.predict import recognised
+from maxmincaps.training.words import counted
 
 COLOURS = {"softmax": "var(--softmax)", "max-min": "var(--max-min)"}
 
@@ -26,10 +27,11 @@ def answer(found: Look, iteration: int) -> str:
     pictures = drawings.picture(found.image, "What the network sees", "input")
     pictures += drawings.picture(drawn, f"What the capsule of {classes[winner]} draws", "reconstruction")
     names = " · ".join(dict.fromkeys((found.model.name, found.normalization)))  # a run is often named by the other
+    after = counted(iteration + 1, "iteration") + _otherwise_trained(found, iteration)
     return (
         f'<div class="answer"><p class="said" aria-live="polite"><b style="color:{colour_of(found)}">{said}</b> '
         f"<span>{length}</span></p>"
-        f'<p class="faint">{escape(names)} · after {_counted(iteration + 1)}{_otherwise_trained(found, iteration)}</p>'
+        f'<p class="faint">{escape(names)} · after {after}</p>'
         f'<div class="pair">{pictures}</div>{drawings.lengths(values, classes, colour_of(found))}</div>'
     )
 
@@ -116,13 +118,9 @@ def _otherwise_trained(found: Look, iteration: int) -> str:
     """Say in what a look differs from how its network was trained."""
     recipe = found.model.recipe
     trained = [recipe.normalization] * (found.normalization != recipe.normalization)
-    trained += [_counted(recipe.iterations)] * (iteration + 1 != recipe.iterations)
+    trained += [counted(recipe.iterations, "iteration")] * (iteration + 1 != recipe.iterations)
     return escape(f"; trained with {' and '.join(trained)}") if trained else ""
 
 
 def _pose(found: Look, iteration: int) -> list[float]:
     return found.poses[iteration, found.winner(iteration)].tolist()
-
-
-def _counted(iterations: int) -> str:
-    return f"{iterations} iteration{'s' * (iterations > 1)}"

@@ -13,6 +13,7 @@ from torch import nn
 
 from maxmincaps.capsules.network import CapsNet
 from maxmincaps.report.style import FULL_WIDTH, INK, styled
+from maxmincaps.training.words import counted
 
 GREY, TEAL, PLUM, ROSE = "#9aa4ae", "#3a9a8c", "#7a68a6", "#b0596e"
 """Not the colours of the normalizations: these are layers."""
@@ -61,7 +62,7 @@ def shapes_of(network: CapsNet) -> Shapes:
         decoder=tuple(linear),
         conv=_kernel(network.conv1, "ReLU"),
         primary=_kernel(network.primary.convolution, "ReLU" if network.primary.relu else ""),
-        routing=f"dynamic routing\n{_counted(network.digits.iterations, 'iteration')}",
+        routing=f"dynamic routing\n{counted(network.digits.iterations, 'iteration')}",
     )
 
 
@@ -225,7 +226,3 @@ def _kernel(convolution: nn.Conv2d, activation: str) -> str:
 
 def _times(*sizes: int) -> str:
     return "×".join(map(str, sizes))
-
-
-def _counted(count: int, thing: str) -> str:
-    return f"{count} {thing}" if count == 1 else f"{count} {thing}s"

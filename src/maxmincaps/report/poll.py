@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 
 from maxmincaps.analysis.poll import Question
 from maxmincaps.report.style import FULL_WIDTH, LOOKS, panel_title, styled
+from maxmincaps.training.words import counted
 
 PEOPLE = "#6b7280"
 
@@ -27,7 +28,7 @@ def human_or_network(
         panel_title(axes, letter, f"{title} (#{question.image}, true class {classes[question.label]})")
     grid[-1].set_xlabel("class")
     handles, _ = grid[0].get_legend_handles_labels()
-    words = [f"people (n = {people})", f"network (mean of {models} {'model' if models == 1 else 'models'})"]
+    words = [f"people (n = {people})", f"network (mean of {counted(models, 'model')})"]
     figure.legend(handles, words, loc="outside upper right", ncols=2)
     return figure
 

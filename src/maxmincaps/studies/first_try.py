@@ -10,6 +10,7 @@ Command  maxmincaps study run first-try
 
 from maxmincaps.studies.study import MAX_MIN, SOFTMAX, Budget, Line, Study
 from maxmincaps.studies.table_4_normalizations import NORMALIZATIONS_STUDY
+from maxmincaps.training.words import counted
 
 FIRST_TRY = Study(
     name="first-try",
@@ -21,7 +22,7 @@ FIRST_TRY = Study(
         *NORMALIZATIONS_STUDY.lines,
         Line("Leaky Softmax", {"normalization": "leaky-softmax"}),
         *(
-            Line(f"{line.label}, {count} iteration{'s' * (count > 1)}", {**line.settings, "iterations": count})
+            Line(f"{line.label}, {counted(count, 'iteration')}", {**line.settings, "iterations": count})
             for count in (1, 5, 10)
             for line in (SOFTMAX, MAX_MIN)
         ),

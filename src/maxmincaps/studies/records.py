@@ -11,6 +11,7 @@ from maxmincaps.recipe import MachineSettings, Recipe
 from maxmincaps.studies import STUDIES
 from maxmincaps.studies.study import Study
 from maxmincaps.training.record import Record, records_under
+from maxmincaps.training.words import counted
 
 Row = dict[str, Any]
 MOST_SEEDS = 100
@@ -176,7 +177,7 @@ def shown_rows(study: Study, rows: Sequence[Row]) -> list[Row]:
 def budget_in_words(row: Row) -> str:
     """Say what a run cost, from its record: it stands beside every number."""
     images = row["trained_on"] if row["trained_on"] is not None else row["train_images"]
-    words = [f"{row['epochs']} epoch{'s' * (row['epochs'] > 1)}" + (f" of {images:,} images" if images else "")]
+    words = [counted(row["epochs"], "epoch") + (f" of {images:,} images" if images else "")]
     if row["judged_on"] and row["tested_on"] and row["judged_on"] < row["tested_on"]:
         words.append(f"best epoch by {row['judged_on']:,} of {row['tested_on']:,} test images")
     if not has_papers_network(row):

@@ -7,6 +7,7 @@ from typing import Any
 
 from maxmincaps.errors import InputError, known
 from maxmincaps.recipe import Recipe
+from maxmincaps.training.words import counted
 
 DATASETS = ("mnist", "rotated-mnist", "fashion-mnist", "background-mnist", "cifar10")
 """The five datasets of the paper, in the order of Table 1."""
@@ -52,8 +53,6 @@ class Budget:
     """Training images. None: all."""
     test_images: int | None = None
     """Test images that each epoch is judged by; the final figures are always of all. None: all."""
-    threads: int | None = None
-    """CPU threads of a run. None: the machine's, divided among its workers."""
     changes: Mapping[str, Any] = field(default_factory=dict)
     """Settings that differ from the study's own, such as a smaller network."""
     datasets: tuple[str, ...] = ()
@@ -73,16 +72,17 @@ class Budget:
 
     def settings(self) -> dict[str, Any]:
         """Give what goes into the recipe."""
-        names = ("epochs", "train_images", "test_images", "threads")
-        return {**{name: getattr(self, name) for name in names}, **self.changes}
+        return {
+            "epochs": self.epochs,
+            "train_images": self.train_images,
+            "test_images": self.test_images,
+            **self.changes,
+        }
 
     def in_words(self, datasets: Collection[str]) -> str:
         """Say it in a line, for a study of these datasets: a budget may be shared, and be for more than those."""
         images = "all training images" if self.train_images is None else f"{self.train_images:,} training images"
-        parts = [
-            f"{self.epochs} epoch{'s' * (self.epochs > 1)} of {images}",
-            f"{self.seeds} seed{'s' * (self.seeds > 1)}",
-        ]
+        parts = [f"{counted(self.epochs, 'epoch')} of {images}", counted(self.seeds, "seed")]
         if self.test_images:
             parts.append(f"each epoch judged by {self.test_images:,} test images")
         if "conv_channels" in self.changes:
