@@ -1,5 +1,6 @@
 import re
 import shutil
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from maxmincaps.analysis.claims import CLAIMS
 from maxmincaps.analysis.poll import Poll, Question
 from maxmincaps.cli import main
 from maxmincaps.errors import InputError
@@ -111,11 +113,14 @@ def test_a_runs_folder_is_named_from_here_and_without_a_machines_own_path(rows, 
 
 def test_every_claim_has_the_papers_number_and_a_verdict(page):
     text = page.read_text()
-    claims = re.findall(r'<article class="claim">.*?</article>', text, flags=re.DOTALL)
-    assert len(claims) > 10
-    for claim in claims:
-        assert re.search(r"<dt>Paper</dt><dd>.+</dd>", claim)
-        assert re.search(r"(holds|does not hold|undecided|not enough runs)", claim)
+    tables = re.findall(r'<table class="claims">.*?</table>', text, flags=re.DOTALL)
+    claims = [row for table in tables for row in re.findall(r"<tr>.*?</tr>", table, flags=re.DOTALL)[1:]]
+    cells = [re.findall(r"<t[hd].*?>(.+?)</t[hd]>", claim) for claim in claims]
+    assert [unescape(sentence) for sentence, *_ in cells] == [claim.sentence for claim in CLAIMS.values()]
+    for _, paper, ours, verdict in cells:
+        assert paper
+        assert ours
+        assert re.search(r"(holds|does not hold|undecided|not enough runs)", verdict)
 
 
 def test_a_figure_of_a_small_budget_says_so(page):

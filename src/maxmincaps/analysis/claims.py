@@ -8,8 +8,8 @@ from maxmincaps.analysis import judges, measures
 from maxmincaps.analysis.compare import Verdict
 from maxmincaps.analysis.judges import MAX_MIN, SOFTMAX, Finding
 from maxmincaps.studies import STUDIES
-from maxmincaps.studies.records import Row, budget_in_words, shown_rows
-from maxmincaps.studies.study import DATASETS, PAPER_SCALE, SHORT
+from maxmincaps.studies.records import Row, budgets_in_words, shown_rows
+from maxmincaps.studies.study import DATASETS, PAPER_SCALE, title_of
 
 
 @dataclass(frozen=True)
@@ -33,13 +33,11 @@ class Evidence:
     paper: str
     n: int
     budget: str
-    """What the runs cost, from their records."""
+    """What the runs cost, from their records, and how many there are; those that diverged count for no number."""
     verdict: Verdict
     study: str
     scales: tuple[str, ...]
     """The scales whose runs were looked at. Empty: there are none."""
-    diverged: int
-    """How many of the runs diverged; they count for no number, so they are told."""
 
     @property
     def at_paper(self) -> bool:
@@ -55,18 +53,16 @@ def evidence(rows: Sequence[Row]) -> list[Evidence]:
 
 def _evidence(claim: Claim, rows: Sequence[Row]) -> Evidence:
     finding = claim.judge(rows)
-    budget = "; ".join(dict.fromkeys(f"{SHORT[row['dataset']]}: {budget_in_words(row)}" for row in finding.rows))
     return Evidence(
         name=claim.name,
         sentence=claim.sentence,
         ours=finding.ours,
         paper=claim.paper,
         n=finding.n,
-        budget=budget,
+        budget=budgets_in_words(finding.rows),
         verdict=finding.verdict,
         study=claim.study,
         scales=tuple(dict.fromkeys(row["scale"] for row in finding.rows)),
-        diverged=len({row["fingerprint"] for row in finding.rows if row["status"] == "diverged"}),
     )
 
 
@@ -85,7 +81,7 @@ _ALL = (
     *(
         Claim(
             f"better-on-{dataset}",
-            f"Max-Min gives a better test accuracy than Softmax on {SHORT[dataset]}.",
+            f"Max-Min gives a better test accuracy than Softmax on {title_of(dataset)}.",
             _paper_gain(dataset),
             "datasets",
             partial(judges.gain, dataset=dataset),

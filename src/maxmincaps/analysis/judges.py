@@ -11,7 +11,7 @@ from maxmincaps.analysis import measures
 from maxmincaps.analysis.compare import ENOUGH, Interval, Verdict, complete, interval, paired, pairs, verdict
 from maxmincaps.analysis.vote import models_a_b_c, vote, voters
 from maxmincaps.studies.records import Row
-from maxmincaps.studies.study import DATASETS, SHORT
+from maxmincaps.studies.study import DATASETS, title_of
 from maxmincaps.training.responses import responses
 
 Measure = Callable[[Row], float | None]
@@ -75,7 +75,7 @@ def errors_fall(rows: Sequence[Row]) -> Finding:
     found = {dataset: fall for dataset, values in falls.items() if (fall := interval(values))}
     if not found:
         return _nothing(rows)
-    ours = ", ".join(f"{SHORT[dataset]} {fall.mean:.1f} %" for dataset, fall in found.items())
+    ours = ", ".join(f"{title_of(dataset)} {fall.mean:.1f} %" for dataset, fall in found.items())
     n = min(map(len, falls.values()))
     if n < ENOUGH:
         return Finding(ours, Verdict.TOO_FEW, rows, n)

@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 
 import jinja2
@@ -17,11 +19,12 @@ from maxmincaps.analysis.compare import Verdict
 from maxmincaps.errors import InputError
 from maxmincaps.report import tables
 from maxmincaps.report.chapters import CHAPTERS, Chapter
-from maxmincaps.report.material import Material, Plate, command_for, commands_for
+from maxmincaps.report.material import Material, Plate, command_for, study_command
+from maxmincaps.report.selection import shown
 from maxmincaps.report.style import for_page, save
 from maxmincaps.report.table import Table
 from maxmincaps.studies import STUDIES
-from maxmincaps.studies.records import coverage, once, read
+from maxmincaps.studies.records import budgets_in_words, coverage, once, read
 from maxmincaps.studies.study import Study
 from maxmincaps.training.record import write_whole
 
@@ -57,14 +60,16 @@ def build(
     tables.claims(claims).save(out / "tables")
     page = _template().render(
         claims=claims,
+        claims_of=[(shown(STUDIES[study], rows), [*own]) for study, own in groupby(claims, attrgetter("study"))],
         verdicts=Counter(claim.verdict for claim in claims),
         at_paper=sum(claim.at_paper and claim.verdict != Verdict.TOO_FEW for claim in claims),
         Verdict=Verdict,
         signs=SIGNS,
-        command_of={claim.name: commands_for(STUDIES[claim.study], claim.scales) for claim in claims},
         chapters=[(chapter, [_written(plate, out) for plate in _plates(chapter, material)]) for chapter in CHAPTERS],
         coverage=[(study, coverage(study, rows)) for study in studies.values() if study.scale_names()],
         command_for=command_for,
+        study_command=study_command,
+        budgets_in_words=budgets_in_words,
         rows=rows,
         notes=found.notes,
         made_on=datetime.now(UTC).date().isoformat(),

@@ -6,11 +6,12 @@ from pathlib import Path
 
 from maxmincaps.analysis import traces
 from maxmincaps.analysis.measures import accuracies_by_epoch, best_points, gap_points
+from maxmincaps.capsules.network import CapsNet
 from maxmincaps.recipe import Recipe
 from maxmincaps.report import curves, tables
 from maxmincaps.report import responses as response_figures
 from maxmincaps.report import routing as routing_figures
-from maxmincaps.report.architecture import architecture
+from maxmincaps.report.architecture import Shapes, architecture, shapes_of
 from maxmincaps.report.learning_chapter import learning
 from maxmincaps.report.material import Material, Plate, absent, study_command
 from maxmincaps.report.mistakes_chapter import mnist_record
@@ -19,11 +20,11 @@ from maxmincaps.report.selection import (
     mean,
     means_of_lines,
     siblings,
-    title_of,
     title_with_mark,
     twins,
 )
 from maxmincaps.studies.records import Row
+from maxmincaps.studies.study import title_of
 from maxmincaps.training.checkpoint import network_for, unfilled_network
 from maxmincaps.training.record import Record
 from maxmincaps.training.responses import responses
@@ -41,28 +42,25 @@ class Chapter:
 
 
 def network(material: Material) -> list[Plate]:
-    """Figure 1, for each network that the figures look into, or the paper's own where there is none."""
-    told = [
-        (f"figure-1-{material.names[dataset]}", title_of(dataset), _network_of(next(iter(pair.values()))))
-        for dataset, pair in material.twins.items()
-    ]
-    drawn = told or [("figure-1", "MNIST, the paper's sizes", network_for(Recipe(), (1, 28, 28), 10))]
+    """Figure 1, for each size of network that the figures look into, or the paper's own where there is none."""
+    drawn: dict[Shapes, tuple[str, str, CapsNet]] = {}
+    for dataset, pair in material.twins.items():
+        net = unfilled_network(Record(Path(next(iter(pair.values()))["folder"])))
+        name, title, _ = drawn.get(shapes_of(net), (f"figure-1-{material.names[dataset]}", "Figure 1", net))
+        drawn[shapes_of(net)] = name, f"{title}, {title_of(dataset)}", net
+    paper = ("figure-1", "Figure 1, MNIST, the paper's sizes", network_for(Recipe(), (1, 28, 28), 10))
     return [
         Plate(
             name,
-            f"Figure 1, {title}",
+            title,
             "The network, drawn from its own shapes. Above: two convolutions make the capsules of PrimaryCaps, and "
             "routing makes one capsule a class, whose length is that class's probability. Below: the decoder sees one "
             f"row of DigitCaps and rebuilds the image. {sum(part.numel() for part in net.parameters()):,} parameters.",
             architecture(net),
             REPORT,
         )
-        for name, title, net in drawn
+        for name, title, net in drawn.values() or [paper]
     ]
-
-
-def _network_of(row: Row):
-    return unfilled_network(Record(Path(row["folder"])))
 
 
 def inside(material: Material) -> list[Plate]:

@@ -12,17 +12,14 @@ from maxmincaps.analysis.poll import Poll
 from maxmincaps.report.selection import (
     NOT_PAPER,
     Shown,
-    budgets,
-    counted,
     name_in_files,
     planned,
     shown,
-    title_of,
     twins,
 )
 from maxmincaps.report.style import footnote
 from maxmincaps.report.table import Table
-from maxmincaps.studies.records import Row, seeds_among
+from maxmincaps.studies.records import Row, budgets_in_words, seeds_among
 from maxmincaps.studies.study import PAPER_SCALE, Study
 
 IN_THE_PAPER = ("mnist", "cifar10")
@@ -106,7 +103,7 @@ class Material:
         self, name: str, title: str, caption: str, content: Figure | Table, command: str, rows: Sequence[Row]
     ) -> Plate:
         """Make a plate of some runs; a figure carries what has to be said of them within itself."""
-        below, budget = self.below_paper(rows), self._budget(rows)
+        below, budget = self.below_paper(rows), budgets_in_words(rows)
         if isinstance(content, Figure) and budget:
             footnote(content, budget + (f" — {NOT_PAPER}" if below else ""))
         return Plate(name, title, caption, content, command, budget, below)
@@ -115,13 +112,6 @@ class Material:
         """Make a plate of a table. It shows the paper's numbers even where there are no runs of ours."""
         below = bool(runs.rows) and self.below_paper(runs.rows)
         return Plate(table.name, title, words, table, study_command(runs), "", below)
-
-    def _budget(self, rows: Sequence[Row]) -> str:
-        """Say what the runs cost, dataset by dataset."""
-        datasets = dict.fromkeys(row["dataset"] for row in rows)
-        once = {row["fingerprint"]: row for row in rows}.values()  # a run may stand on several lines of a study
-        own = {name: [row for row in once if row["dataset"] == name] for name in datasets}
-        return "; ".join(f"{title_of(name)}: {budgets(runs)} (runs: {counted(runs)})" for name, runs in own.items())
 
 
 def absent(name: str, title: str, caption: str, study: Study) -> Plate:

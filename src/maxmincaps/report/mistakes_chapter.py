@@ -13,8 +13,9 @@ from maxmincaps.errors import InputError
 from maxmincaps.report import mistakes, tables
 from maxmincaps.report.material import Material, Plate, absent, commands_for
 from maxmincaps.report.poll import human_or_network
-from maxmincaps.report.selection import title_of, twins
+from maxmincaps.report.selection import twins
 from maxmincaps.studies.records import Row
+from maxmincaps.studies.study import title_of
 from maxmincaps.training.record import Record
 from maxmincaps.training.responses import Responses, responses
 

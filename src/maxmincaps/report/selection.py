@@ -1,17 +1,15 @@
 """Which runs a figure or a table shows, and what has to be said of them wherever their numbers stand."""
 
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from maxmincaps.analysis.compare import Interval, complete, interval
 from maxmincaps.recipe import MachineSettings, Recipe
 from maxmincaps.report.table import NO_RESULT, NOT_RUN
-from maxmincaps.studies.records import Row, budget_in_words, has_papers_network, shown_rows
-from maxmincaps.studies.study import DATASETS, PAPER_SCALE, SHORT, Study
+from maxmincaps.studies.records import Row, budget_in_words, counted, has_papers_network, shown_rows
+from maxmincaps.studies.study import DATASETS, PAPER_SCALE, Study, title_of
 
 PAIRED = ("softmax", "max-min")
 NOT_PAPER = "not the paper's budget"
@@ -66,21 +64,9 @@ def missing(rows: Sequence[Row]) -> str:
     return NO_RESULT if rows else NOT_RUN
 
 
-def counted(rows: Sequence[Row]) -> str:
-    """Say how many runs came to a result, and how many diverged or are not over yet."""
-    states = Counter(row["status"] for row in rows)
-    others = ", ".join(f"{states[state]} {state}" for state in ("diverged", "unfinished") if states[state])
-    return f"{states['complete']}" + (f" (and {others})" if others else "")
-
-
 def budgets(rows: Iterable[Row]) -> str:
     """Say what the runs cost, each budget once."""
     return "; ".join(dict.fromkeys(budget_in_words(row) for row in rows))
-
-
-def title_of(dataset: str) -> str:
-    """Give a dataset the name that the paper gives it, or its own."""
-    return SHORT.get(dataset, Path(dataset).stem)
 
 
 def name_in_files(dataset: str) -> str:

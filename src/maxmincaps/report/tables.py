@@ -15,17 +15,15 @@ from maxmincaps.report.selection import (
     NOT_PAPER,
     Shown,
     budgets,
-    counted,
     differences,
     mean,
     missing,
-    title_of,
     title_with_mark,
 )
 from maxmincaps.report.style import look
 from maxmincaps.report.table import NOT_RUN, Table
-from maxmincaps.studies.records import Row
-from maxmincaps.studies.study import PAPER_SCALE, PaperValue
+from maxmincaps.studies.records import Row, counted
+from maxmincaps.studies.study import PAPER_SCALE, PaperValue, title_of
 from maxmincaps.training.responses import Responses, responses
 
 BEST = "best_test_accuracy"

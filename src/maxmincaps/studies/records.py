@@ -1,6 +1,7 @@
 """The records as a table: every run a row. Files are the truth; DuckDB answers questions about them."""
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 from maxmincaps.errors import InputError, extra
 from maxmincaps.recipe import MachineSettings, Recipe
 from maxmincaps.studies import STUDIES
-from maxmincaps.studies.study import Study
+from maxmincaps.studies.study import Study, title_of
 from maxmincaps.training.record import Record, records_under
 from maxmincaps.training.words import counted
 
@@ -171,7 +172,8 @@ def shown_rows(study: Study, rows: Sequence[Row]) -> list[Row]:
             own, share = [row for row in found if row["dataset"] == dataset], sum(done) / len(done)
             if own and (dataset not in chosen or share > chosen[dataset][0]):
                 chosen[dataset] = share, own
-    return [row for _, own in chosen.values() for row in own]
+    order = (study.borrows or study).datasets
+    return [row for dataset in sorted(chosen, key=order.index) for row in chosen[dataset][1]]
 
 
 def budget_in_words(row: Row) -> str:
@@ -185,6 +187,25 @@ def budget_in_words(row: Row) -> str:
     if row["regenerated"]:
         words.append("regenerated images")
     return ", ".join(words)
+
+
+def budgets_in_words(rows: Iterable[Row]) -> str:
+    """Say what some runs cost: each budget once, with the datasets and the number of runs that have it."""
+    groups: dict[str, dict[str, Row]] = {}
+    for row in rows:  # one that stands on several lines of a study is counted once
+        groups.setdefault(budget_in_words(row), {})[row["fingerprint"]] = row
+    return "; ".join(
+        f"{', '.join(dict.fromkeys(title_of(row['dataset']) for row in own.values()))}: {words} "
+        f"(runs: {counted([*own.values()])})"
+        for words, own in groups.items()
+    )
+
+
+def counted(rows: Sequence[Row]) -> str:
+    """Say how many runs came to a result, and how many diverged or are not over yet."""
+    states = Counter(row["status"] for row in rows)
+    others = ", ".join(f"{states[state]} {state}" for state in ("diverged", "unfinished") if states[state])
+    return f"{states['complete']}" + (f" (and {others})" if others else "")
 
 
 def has_papers_network(row: Row) -> bool:

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 from maxmincaps.errors import InputError, known
@@ -25,6 +26,11 @@ PAPER_SCALE = "paper"
 
 SMALLER_NETWORK: Mapping[str, Any] = {"conv_channels": 16, "types": 4, "decoder": (64, 128)}
 """The network of the scale `minute`: the paper's with far fewer kernels, so that a run takes seconds."""
+
+
+def title_of(dataset: str) -> str:
+    """Give a dataset the name that the paper gives it, or its own."""
+    return SHORT.get(dataset, Path(dataset).stem)
 
 
 @dataclass(frozen=True)
