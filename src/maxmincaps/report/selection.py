@@ -8,7 +8,7 @@ from typing import Any
 from maxmincaps.analysis.compare import Interval, complete, interval
 from maxmincaps.recipe import MachineSettings, Recipe
 from maxmincaps.report.table import NO_RESULT, NOT_RUN
-from maxmincaps.studies.records import Row, budget_in_words, counted, has_papers_network, shown_rows
+from maxmincaps.studies.records import Row, budget_in_words, has_papers_network, how_many, shown_rows
 from maxmincaps.studies.study import DATASETS, PAPER_SCALE, Study, title_of
 
 PAIRED = ("softmax", "max-min")
@@ -56,7 +56,7 @@ def mean(rows: Iterable[Row], measure: Callable[[Row], float]) -> Interval | Non
 def means_of_lines(runs: Shown, measure: Callable[[Row], float]) -> list[tuple[str, Interval | str]]:
     """Give the mean of each line of a study with one dataset, or why there is none; its name says how many runs."""
     found = [(line.label, runs.of(runs.study.datasets[0], line.label)) for line in runs.study.lines]
-    return [(f"{label}  (n = {counted(rows)})", mean(rows, measure) or missing(rows)) for label, rows in found]
+    return [(f"{label}  (n = {how_many(rows)})", mean(rows, measure) or missing(rows)) for label, rows in found]
 
 
 def missing(rows: Sequence[Row]) -> str:

@@ -22,7 +22,7 @@ from maxmincaps.report.selection import (
 )
 from maxmincaps.report.style import look
 from maxmincaps.report.table import NOT_RUN, Table
-from maxmincaps.studies.records import Row, counted
+from maxmincaps.studies.records import Row, how_many
 from maxmincaps.studies.study import PAPER_SCALE, PaperValue, title_of
 from maxmincaps.training.responses import Responses, responses
 
@@ -125,7 +125,7 @@ def _accuracies(runs: Shown, dataset: str, line: str) -> tuple[str, ...]:
 def _ours(rows: Sequence[Row], mark: str) -> tuple[str, ...]:
     """Give our best and final accuracy, n and budget."""
     best, final = (_with_sd(mean(rows, measure), mark, missing(rows)) for measure in (best_points, final_points))
-    return best, final, counted(rows), budgets(rows) or NOT_RUN
+    return best, final, how_many(rows), budgets(rows) or NOT_RUN
 
 
 def table_2(runs: Shown) -> Table:
@@ -155,7 +155,7 @@ def _error_rows(runs: Shown, dataset: str, line: str) -> Iterable[tuple[str, ...
     for words, measure in (("ours, best epoch", best_points), ("ours, final epoch", final_points)):
         errors = [100 - measure(row) for row in complete(own)]
         extremes = _extremes(errors, _mark(runs, dataset), missing(own))
-        yield line, words, *extremes, counted(own), budgets(own) or NOT_RUN
+        yield line, words, *extremes, how_many(own), budgets(own) or NOT_RUN
 
 
 def _vote_rows(runs: Shown, dataset: str) -> Iterable[tuple[str, ...]]:
@@ -225,7 +225,7 @@ def all_runs(rows: Sequence[Row]) -> Table:
                     _with_sd(mean(group, measure), "", missing(group))
                     for measure in (best_points, final_points, _training)
                 ),
-                counted(group),
+                how_many(group),
                 budgets(group),
             )
             for group in groups

@@ -196,12 +196,12 @@ def budgets_in_words(rows: Iterable[Row]) -> str:
         groups.setdefault(budget_in_words(row), {})[row["fingerprint"]] = row
     return "; ".join(
         f"{', '.join(dict.fromkeys(title_of(row['dataset']) for row in own.values()))}: {words} "
-        f"(runs: {counted([*own.values()])})"
+        f"(runs: {how_many([*own.values()])})"
         for words, own in groups.items()
     )
 
 
-def counted(rows: Sequence[Row]) -> str:
+def how_many(rows: Sequence[Row]) -> str:
     """Say how many runs came to a result, and how many diverged or are not over yet."""
     states = Counter(row["status"] for row in rows)
     others = ", ".join(f"{states[state]} {state}" for state in ("diverged", "unfinished") if states[state])
