@@ -13,7 +13,7 @@ import tomllib
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError, model_validator
 
 from maxmincaps.errors import InputError, known
 
@@ -127,7 +127,7 @@ class NetworkSettings(Settings):
     primary_scale: float = Field(1.0, gt=0)
     """PrimaryCaps' pre-activations are multiplied by this. (Sabour's code divides them by the number of types.)"""
 
-    decoder: tuple[int, ...] = (512, 1024)
+    decoder: tuple[PositiveInt, ...] = (512, 1024)
     """Widths of the decoder's hidden layers."""
 
     convolution: Literal["auto", "spectral", "direct"] = "auto"

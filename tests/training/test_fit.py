@@ -70,6 +70,18 @@ def test_weights_of_another_recipe_are_refused(whole, tiny, tmp_path):
         load_network(copy)
 
 
+@pytest.mark.parametrize("sizes", [{"class_pose": 10**18}, {"padding": "same", "primary_kernel": 10**20}])
+def test_a_network_that_cannot_be_built_is_told_before_anything_is_written(tiny, tmp_path, sizes):
+    with pytest.raises(InputError, match="the recipe's network cannot be built: "):
+        fit(tiny(**sizes), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_decoder_has_layers_of_one_number_or_more(tiny):
+    with pytest.raises(InputError, match=r"decoder\.0 should be greater than 0, found -5"):
+        tiny().but(decoder=(-5,))
+
+
 def test_the_same_seed_gives_the_same_bits_and_another_seed_others(whole, tiny, tmp_path):
     assert equal_bits(fit(tiny(), tmp_path / "again"), whole)
     assert not equal_bits(fit(tiny(seed=1), tmp_path / "other"), whole)

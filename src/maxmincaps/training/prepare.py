@@ -12,6 +12,7 @@ from maxmincaps.capsules.network import CapsNet, CapsNetOutput
 from maxmincaps.capsules.shapes import Images, Labels
 from maxmincaps.data.augment import image_size_after
 from maxmincaps.data.images import ImageSet
+from maxmincaps.errors import InputError, one_line
 from maxmincaps.recipe import Recipe
 from maxmincaps.training.checkpoint import network_for
 
@@ -32,8 +33,11 @@ def threads_of(recipe: Recipe) -> Iterator[None]:
 
 def check_network(recipe: Recipe, train: ImageSet) -> None:
     """Say what keeps the recipe's network from being built, without taking memory for it."""
-    with torch.device("meta"):
-        _network(recipe, train)
+    try:
+        with torch.device("meta"):
+            _network(recipe, train)
+    except (RuntimeError, ArithmeticError, TypeError) as error:  # of sizes that no tensor can have
+        raise InputError(f"the recipe's network cannot be built: {one_line(error)}") from None
 
 
 def initial_network(recipe: Recipe, train: ImageSet) -> CapsNet:
