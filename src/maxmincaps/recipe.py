@@ -50,7 +50,7 @@ class DataSettings(Settings):
     crop: int | None = Field(None, ge=0)
     """Random N×N windows for training, the central one for testing; 0 for none. Default: 24 for cifar10, else none."""
 
-    shift: int = Field(0, ge=0)
+    shift: int = Field(0, ge=0, le=10_000)
     """Translate training images by up to N whole pixels each way, zeros outside."""
 
     rotate: float = Field(0.0, ge=0, le=180)
@@ -205,7 +205,7 @@ class MachineSettings(Settings):
     device: str = "auto"
     """cpu, cuda, cuda:1, mps, …; auto takes an accelerator if there is one."""
 
-    threads: int | None = Field(None, ge=1)
+    threads: int | None = Field(None, ge=1, le=4096)
     """CPU threads of each process. Default: all cores, divided among the processes."""
 
     processes: int = Field(1, ge=1)

@@ -77,9 +77,17 @@ def test_a_network_that_cannot_be_built_is_told_before_anything_is_written(tiny,
     assert not (tmp_path / "run").exists()
 
 
-def test_a_decoder_has_layers_of_one_number_or_more(tiny):
-    with pytest.raises(InputError, match=r"decoder\.0 should be greater than 0, found -5"):
-        tiny().but(decoder=(-5,))
+@pytest.mark.parametrize(
+    ("setting", "says"),
+    [
+        ({"decoder": (-5,)}, r"decoder\.0 should be greater than 0, found -5"),
+        ({"shift": 10**25}, "shift should be less than or equal to 10000"),
+        ({"threads": 10**12}, "threads should be less than or equal to 4096"),
+    ],
+)
+def test_a_number_that_torch_would_refuse_in_the_middle_of_a_run_is_refused_by_its_name(tiny, setting, says):
+    with pytest.raises(InputError, match=says):
+        tiny().but(**setting)
 
 
 def test_the_same_seed_gives_the_same_bits_and_another_seed_others(whole, tiny, tmp_path):
