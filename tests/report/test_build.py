@@ -225,9 +225,10 @@ def test_a_chapter_that_cannot_be_drawn_is_not_called_not_run(tmp_path):
 
 def test_what_people_said_of_networks_that_nobody_can_name_is_not_taken_for_the_papers_budget():
     asked = Question(7, 1, 3, np.zeros(10), np.zeros((1, 28, 28), np.uint8), np.arange(10))
-    poll = Poll("mnist", tuple("0123456789"), 3, True, (asked,), 45, 45)
+    poll = Poll("mnist-5k", tuple("0123456789"), 3, True, (asked,), 45, 45)
     table_3 = next(plate for plate in mnist_record(Material([], STUDIES, poll)) if plate.name == "table-3")
     assert table_3.below_paper
+    assert table_3.content.rows[-1][:2] == ("#7", "ours, MNIST-5k")
     assert ["†" in row[3] for row in table_3.content.rows] == [False] * 6 + [True]
 
 

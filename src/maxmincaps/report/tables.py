@@ -105,13 +105,12 @@ def by_epoch(histories: Mapping[str, Sequence[Sequence[float]]]) -> Table:
 
 def table_4(runs: Shown) -> Table:
     """Compare the normalizations on MNIST: a line for each."""
-    lines = dict.fromkeys(line.label for line in runs.study.lines)
     dataset = runs.study.datasets[0]
     return Table(
         name="table-4",
         caption=f"Table 4. Test accuracy of several normalizations on {title_of(dataset)} (%).",
         columns=("Normalization", "Paper, best", "Ours, best", "Ours, final", "n", "Our budget"),
-        rows=tuple((line, *_accuracies(runs, dataset, line)) for line in lines),
+        rows=tuple((line.label, *_accuracies(runs, dataset, line.label)) for line in runs.study.lines),
         notes=_notes(runs, runs.below_paper),
         words=("Our budget",),
     )
@@ -179,8 +178,12 @@ def table_3(asked: Poll | None, voted: Responses | None = None, below_paper: boo
     """
     mark = DAGGER if below_paper else ""
     paper = [("the paper's", row, "") for row in paper_rows()]
-    ours = [("ours", row, mark) for row in (rows_of_poll(asked) if asked else [])]
-    if voted and not asked:
+    ours = []
+    if asked:
+        # An image's number means nothing without its dataset, and the paper's six are of MNIST.
+        whose = "ours" if asked.dataset == "mnist" else f"ours, {title_of(asked.dataset)}"
+        ours = [(whose, row, mark) for row in rows_of_poll(asked)]
+    elif voted:
         ours = [("ours, no poll", _by_our_networks(row, voted), mark) for row in paper_rows()]
     return Table(
         name="table-3",
