@@ -104,7 +104,7 @@ _ALL = (
     ),
     Claim(
         "softmax-stays-near-start",
-        "Most of Softmax's couplings stay near their start of 0.1 (within 0.02, living children).",
+        "Most of Softmax's couplings stay near their start of 0.1 (within 0.02, of children that vote).",
         "the majority",
         "datasets",
         partial(
@@ -113,10 +113,12 @@ _ALL = (
     ),
     Claim(
         "max-min-spreads",
-        "Max-Min spreads the couplings more widely than Softmax (standard deviation, living children).",
+        "Max-Min spreads the couplings more widely than Softmax (standard deviation, of children that vote).",
         "over 0 to 1",
         "datasets",
-        partial(judges.per_pair, measure=measures.coupling_sd, unit="of sd more", first=MAX_MIN, second=SOFTMAX),
+        partial(
+            judges.per_pair, measure=measures.coupling_sd, unit="in standard deviation", first=MAX_MIN, second=SOFTMAX
+        ),
     ),
     Claim(
         "several-strong-parents",
