@@ -78,12 +78,12 @@ def verdict(found: Interval | None, above: float = 0.0) -> Verdict:
     return Verdict.FAILS if found.high <= above else Verdict.UNDECIDED
 
 
-def t_quantile(degrees: int, probability: float = 0.975) -> float:
-    """Give the quantile of Student's t distribution, by bisection."""
+def t_quantile(degrees: int) -> float:
+    """Give the t that Student's distribution stays within in 95 of 100 cases, by bisection."""
     low, high = 0.0, 1e6
     for _ in range(200):
         middle = (low + high) / 2
-        low, high = (middle, high) if _t_within(middle, degrees) < 2 * probability - 1 else (low, middle)
+        low, high = (middle, high) if _t_within(middle, degrees) < 0.95 else (low, middle)
     return (low + high) / 2
 
 

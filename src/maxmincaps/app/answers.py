@@ -255,13 +255,18 @@ def by_type(found: Look, iteration: int) -> Float[Tensor, "type parent"]:
 @torch.inference_mode()
 def reconstruction(found: Look, iteration: int, pose: Sequence[float] | None = None) -> Picture:
     """Draw the winning capsule, or what it would draw with other numbers in it."""
-    winner = found.winner(iteration)
+    poses = _poses_with(found, iteration, pose)
+    return found.model.network.decoder(poses.unsqueeze(0), torch.tensor([found.winner(iteration)]))[0]
+
+
+def _poses_with(found: Look, iteration: int, pose: Sequence[float] | None) -> Float[Tensor, "parent pose"]:
+    """Give the poses of an iteration, with other numbers in the winning capsule if there are any."""
     poses = found.poses[iteration].clone()
     if pose is not None:
         if len(pose) != poses.shape[1]:
             raise InputError(f"expected {poses.shape[1]} numbers of a class capsule, found {len(pose)}")
-        poses[winner] = torch.tensor(pose, dtype=poses.dtype)
-    return found.model.network.decoder(poses.unsqueeze(0), torch.tensor([winner]))[0]
+        poses[found.winner(iteration)] = torch.tensor(pose, dtype=poses.dtype)
+    return poses
 
 
 @torch.inference_mode()
@@ -269,10 +274,7 @@ def perturbations(
     found: Look, iteration: int, pose: Sequence[float] | None = None, most: float = 0.25, steps: int = 11
 ) -> Float[Tensor, "number step channel height width"]:
     """Draw the winning capsule with each of its numbers moved from −most to most: the picture of capsule papers."""
-    winner = found.winner(iteration)
-    base = found.poses[iteration].clone()
-    if pose is not None:
-        base[winner] = torch.tensor(pose, dtype=base.dtype)
+    winner, base = found.winner(iteration), _poses_with(found, iteration, pose)
     numbers = base.shape[1]
     moved = base.expand(numbers, steps, *base.shape).clone()
     offsets = torch.linspace(-most, most, steps)
