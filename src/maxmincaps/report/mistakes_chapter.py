@@ -105,7 +105,7 @@ def _wrong_images(
     try:
         images = test_images(rows[0])
     except InputError as error:
-        return Plate(name, title, f"{caption}They cannot be drawn: {error}.", None, command)
+        return Plate(name, title, f"{caption}They cannot be drawn: {error}.", None, "")
     return material.plate(name, title, caption + GRID, mistakes.misclassified(model, images), command, rows)
 
 
