@@ -1,5 +1,8 @@
 """Laws of what the explorer shows."""
 
+import json
+import shutil
+
 import pytest
 import torch
 
@@ -148,6 +151,22 @@ def test_runs_of_other_images_are_not_shown_together(runs, monkeypatch):
     monkeypatch.setattr(Model, "of", classmethod(lambda cls, folder, name: found[0] if name == "max-min" else strange))
     with pytest.raises(InputError, match="32×32×1"):
         answers.models_of(runs)
+
+
+def test_runs_are_named_by_what_they_differ_in_and_by_their_folders_where_a_recipe_tells_nothing(runs, tmp_path):
+    other, copy = tmp_path / "other", tmp_path / "max-min"
+    for folder in (other, copy):
+        shutil.copytree(runs[0], folder)
+    recipe = json.loads((other / "recipe.json").read_text())
+    (other / "recipe.json").write_text(json.dumps(recipe | {"seed": 7}))
+    named = {
+        (runs[0],): ["max-min"],
+        (runs[0], other): ["max-min, seed 0", "max-min, seed 7"],
+        (*runs, other): ["max-min, seed 0", "softmax, seed 0", "max-min, seed 7"],
+        (runs[0], copy, other): ["max-min (1)", "max-min (2)", "other"],
+    }
+    for folders, names in named.items():
+        assert [found.name for found in answers.models_of(folders)] == names
 
 
 def test_a_card_names_a_class_only_where_one_is_longer_than_absent_ones_are_held(image):

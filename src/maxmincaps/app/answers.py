@@ -28,6 +28,8 @@ AS_TRAINED = "as trained"
 FEWEST_SHOWN = 5
 """So many iterations are shown at least, also of a network that was trained with fewer."""
 Quantity = Literal["logits", "couplings"]
+TOLD = {"normalization": "{}", "dataset": "{}", "iterations": "r = {}", "seed": "seed {}"}
+"""The settings that runs are named by, and how."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +71,16 @@ def _kind(model: Model) -> str:
 
 
 def _names(folders: Sequence[Path]) -> list[str]:
-    """Name runs by their folder's last part, numbered where two are the same: where they lie is not for a page."""
+    """Name runs by normalization and by what else they differ in, a page having little room for the names of folders.
+
+    Where that does not tell all of them apart, it is the last part of each folder, numbered where two are the same.
+    """
+    recipes = [Record(folder).recipe for folder in folders]
+    differing = [field for field in TOLD if len({getattr(recipe, field) for recipe in recipes}) > 1]
+    told = dict.fromkeys(["normalization", *differing])
+    short = [", ".join(TOLD[field].format(getattr(recipe, field)) for field in told) for recipe in recipes]
+    if len(set(short)) == len(short):
+        return short
     plain = [folder.resolve().name for folder in folders]
     return [
         name if plain.count(name) == 1 else f"{name} ({plain[: place + 1].count(name)})"
