@@ -125,7 +125,7 @@ def choices(points: Sequence[tuple[str, Interval | str]], measure: str = "test a
     axes = figure.subplots()
     for row, (_, point) in enumerate(points):
         if isinstance(point, str):
-            axes.text(0.5, row, point, transform=axes.get_yaxis_transform(), ha="center", va="center", color=FAINT)
+            axes.text(0.01, row, point, transform=axes.get_yaxis_transform(), va="center", color=FAINT)
             continue
         colour = INK if row else LOOKS["max-min"].colour
         axes.errorbar(point.mean, row, xerr=_bar(point), fmt="D" if row else "^", color=colour, capsize=2.5)
