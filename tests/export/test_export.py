@@ -16,6 +16,7 @@ import torch
 from maxmincaps import InputError, Record, fit, load, load_network
 from maxmincaps.data.batches import as_float
 from maxmincaps.export import run as export
+from maxmincaps.export.card import save_for_hub
 from maxmincaps.export.run import export_run
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -56,6 +57,19 @@ def test_an_onnx_file_is_one_file_that_knows_its_classes_and_its_recipe(run, onn
     notes = {entry.key: entry.value for entry in onnx.load(onnx_file.path).metadata_props}
     assert json.loads(notes["classes"]) == list("0123456789")
     assert json.loads(notes["recipe"]) == json.loads(Record(run).recipe.to_json())
+
+
+def test_no_export_for_others_tells_where_its_user_keeps_images(tiny, tmp_path):
+    private = tmp_path / "a private place"
+    private.mkdir()
+    pixels, labels = np.zeros((20, 28, 28), np.uint8), np.arange(20) % 2
+    np.savez(private / "own.npz", x_train=pixels, y_train=labels, x_test=pixels, y_test=labels)
+    changes = {"dataset": str(private / "own.npz"), "epochs": 1, "train_images": None, "test_images": None}
+    run = fit(tiny(**changes), tmp_path / "run").folder
+    written = [export_run(run, "onnx", tmp_path / "net.onnx").path, save_for_hub(run, tmp_path / "hub") / "README.md"]
+    for file in written:
+        assert b"the user's own images" in file.read_bytes()
+        assert b"a private place" not in file.read_bytes()
 
 
 def test_a_torch_program_answers_as_the_network_does(run, digits, tmp_path, command):

@@ -47,7 +47,7 @@ def _judged(values: Iterable[float], rows: Sequence[Row], unit: str, bound: floa
 
 def _in_words(found: Interval, unit: str, bound: float) -> str:
     """Write a mean with its interval: `+0.27 points (95 %: +0.20 to +0.34, n = 5)`."""
-    form = ".3g" if bound else "+.3g"  # what is held against zero is a difference, and has a sign
+    form = ".4g" if bound else "+.3g"  # what is held against zero is a difference, and has a sign
     within = "" if found.low is None else f"95 %: {found.low:{form}} to {found.high:{form}}, "
     return f"{found.mean:{form}} {unit} ({within}n = {found.n})"
 

@@ -6,6 +6,7 @@ from typing import Any, Literal
 from maxmincaps.data.cache import make_folder
 from maxmincaps.data.catalog import DATASETS
 from maxmincaps.errors import InputError
+from maxmincaps.recipe import Recipe
 from maxmincaps.training.checkpoint import load_network, load_tensors
 from maxmincaps.training.record import Record
 from maxmincaps.training.words import counted, percent
@@ -31,9 +32,9 @@ def empty_folder(out: Path | str) -> Path:
 def card_facts(folder: Path | str, weights: Literal["best", "last"] = "best") -> dict[str, Any]:
     """Give what a run's record knows: data, recipe, accuracy, budget, licence, citation."""
     record = Record(Path(folder))
-    recipe, data, result, where = record.recipe, record.data, record.result, record.environment
-    dataset = DATASETS.get(recipe.dataset)
-    name = recipe.dataset if dataset else "the user's own images"
+    data, result, where = record.data, record.result, record.environment
+    recipe = told_recipe(record)
+    name, dataset = recipe.dataset, DATASETS.get(recipe.dataset)
     accuracy = result["best_test_accuracy" if weights == "best" else "final_test_accuracy"]
     facts = {
         "title": f"A capsule network for {name}, routed with {recipe.normalization}",
@@ -49,7 +50,13 @@ def card_facts(folder: Path | str, weights: Literal["best", "last"] = "best") ->
         "budget": f"{counted(result['epochs'], 'epoch')}, {counted(result['steps'], 'step')} of {recipe.batch_size} "
         f"images, {result['seconds']:.0f} s on {where['processor']} "
         f"({where['device']}, {counted(where['threads'], 'thread')}).",
-        "recipe": recipe.but(dataset=name).to_json().strip(),
-        "fingerprint": recipe.fingerprint(),
+        "recipe": recipe.to_json().strip(),
+        "fingerprint": record.recipe.fingerprint(),
     }
     return facts | ({"data_licence": dataset.licence, "data_citation": dataset.citation} if dataset else {})
+
+
+def told_recipe(record: Record) -> Recipe:
+    """Give a run's recipe for others to read: where its user keeps images of their own is nobody's business."""
+    recipe = record.recipe
+    return recipe if recipe.dataset in DATASETS else recipe.but(dataset="the user's own images")

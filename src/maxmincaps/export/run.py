@@ -15,6 +15,7 @@ from maxmincaps.data.augment import for_testing, whiten
 from maxmincaps.data.batches import as_float
 from maxmincaps.data.images import fixed_subset, images_of
 from maxmincaps.errors import InputError, known
+from maxmincaps.export.card import told_recipe
 from maxmincaps.export.onnx import write_onnx
 from maxmincaps.export.program import Answers, write_program
 from maxmincaps.recipe import Recipe
@@ -98,7 +99,7 @@ def _notes(record: Record, weights: str) -> dict[str, str]:
     """Say in the file what it is, so that it needs no record beside it."""
     return {
         "classes": json.dumps(record.data["classes"]),
-        "recipe": record.recipe.to_json(),
+        "recipe": told_recipe(record).to_json(),
         "fingerprint": record.recipe.fingerprint(),
         "weights": weights,
     }
