@@ -12,9 +12,11 @@ from safetensors.torch import load_file
 from maxmincaps import fit, load_network
 from maxmincaps.data.images import splits
 from maxmincaps.errors import InputError
-from maxmincaps.training import environment
+from maxmincaps.training import environment, processes
 from maxmincaps.training.checkpoint import CHECKPOINT
+from maxmincaps.training.evaluate import class_lengths
 from maxmincaps.training.prepare import initial_network
+from maxmincaps.training.responses import responses
 from tests.training.bits import equal_bits, weights_of
 
 
@@ -113,6 +115,14 @@ def test_the_average_is_that_of_the_steps(tiny, tmp_path):
     start = initial_network(tiny(), splits(tiny()).train).state_dict()
     for name, after in weights_of(plain).items():
         torch.testing.assert_close(weights_of(averaged)[name], start[name].lerp(after, 0.95))
+
+
+def test_a_network_trained_in_half_precision_is_judged_as_its_loaded_weights_are(tiny, tmp_path, monkeypatch):
+    monkeypatch.setattr(processes, "has_bf16", lambda device: True)
+    recipe = tiny(precision="bf16", average=0, epochs=1)
+    folder = fit(recipe, tmp_path / "half").folder
+    again = class_lengths(load_network(folder, "last"), splits(recipe).test)
+    torch.testing.assert_close(responses(folder).lengths, again, rtol=0, atol=3e-4)  # kept in 16 bits
 
 
 def test_validation_images_decide_what_is_best_and_the_test_set_only_reports(tiny, tmp_path):

@@ -79,10 +79,12 @@ def _step(run: Run, batch: Batch, *, stop: bool) -> float:
     run.network.train()
     output = run.network(batch.images, batch.labels)
     losses = losses_for(recipe, output, batch.images, batch.labels)
-    correct = (output.lengths.argmax(dim=1) == batch.labels).sum()
+    right = (output.lengths.argmax(dim=1) == batch.labels).sum()
+    found = torch.stack([losses.total, losses.margin, losses.reconstruction, right])
+    *means, correct = found.tolist()  # all in one go: a device is waited for once
     *sums, stops, save = run.over_processes(
-        *(here * loss.item() for loss in (losses.total, losses.margin, losses.reconstruction)),
-        correct.item(),
+        *(here * mean for mean in means),
+        correct,
         here,
         stop,
         run.checkpoint_is_due(),
