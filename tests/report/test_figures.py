@@ -75,6 +75,11 @@ def test_a_dataset_without_runs_keeps_its_panel_and_says_so():
     assert "not run" not in [text.get_text() for text in figure.axes[0].texts]
 
 
+def test_datasets_beyond_the_alphabet_have_panels_with_letters_too():
+    figure = curves.by_epoch([(f"set {number}", {"max-min": [[90.0, 91.0]]}) for number in range(28)])
+    assert {"(a) set 0", "(z) set 25", "(bb) set 27"} <= {axes.get_title("left") for axes in figure.axes}
+
+
 def test_a_legend_names_softmax_before_max_min_though_the_first_panel_has_max_min_alone():
     both = {name: [[50.0, 60.0]] for name in ("mine", "max-min", "softmax")}
     figure = curves.by_epoch([("MNIST", {"max-min": both["max-min"]}), ("CIFAR10", both)])

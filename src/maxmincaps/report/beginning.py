@@ -2,13 +2,12 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from string import ascii_lowercase
 from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from maxmincaps.report.style import FAINT, FULL_WIDTH, look, panel_title, powers_of_ten, styled
+from maxmincaps.report.style import FAINT, FULL_WIDTH, letters, look, panel_title, powers_of_ten, styled
 
 Steps = Sequence[Mapping[str, Any]]
 """The lines of a record's steps.jsonl."""
@@ -54,8 +53,8 @@ def first_steps(columns: Sequence[tuple[str, Sequence[Curve]]]) -> Figure:
     """Draw a column for each changed setting and a row for each quantity; blue is Max-Min, orange Softmax."""
     figure = Figure(figsize=(FULL_WIDTH, 0.5 + 1.05 * len(QUANTITIES)))
     grid = figure.subplots(len(QUANTITIES), len(columns), squeeze=False, sharex=True, sharey="row")
-    for column, (title, curves) in enumerate(columns):
-        panel_title(grid[0, column], ascii_lowercase[column], title)
+    for column, (letter, (title, curves)) in enumerate(zip(letters(), columns, strict=False)):
+        panel_title(grid[0, column], letter, title)
         for row, quantity in enumerate(QUANTITIES):
             _panel(grid[row, column], quantity, curves)
         grid[-1, column].set_xlabel("step")

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from string import ascii_lowercase
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -11,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, NullLocator
 
 from maxmincaps.analysis.compare import Interval
-from maxmincaps.report.style import FAINT, FULL_WIDTH, INK, LOOKS, PAPER, look, panel_title, shades, styled
+from maxmincaps.report.style import FAINT, FULL_WIDTH, INK, LOOKS, PAPER, letters, look, panel_title, shades, styled
 
 COLUMNS = 3
 
@@ -61,8 +60,8 @@ def _grid(titles: Sequence[str], measure: str, across: str) -> tuple[Figure, np.
     lines = -(-len(titles) // columns)
     figure = Figure(figsize=(FULL_WIDTH if columns > 1 else 0.6 * FULL_WIDTH, 0.35 + 2.0 * lines))
     grid = figure.subplots(lines, columns, squeeze=False)
-    for number, (axes, title) in enumerate(zip(grid.flat, titles, strict=False)):
-        panel_title(axes, ascii_lowercase[number], title)
+    for number, (axes, letter, title) in enumerate(zip(grid.flat, letters(), titles, strict=False)):
+        panel_title(axes, letter, title)
         axes.set_xlabel(across)
         axes.set_ylabel(measure if number % columns == 0 else "")
         axes.grid(axis="y")
@@ -150,11 +149,10 @@ def grids(
 ) -> Figure:
     """Draw one panel a normalization: accuracy in percent for each pair of values, the best one in bold."""
     figure = Figure(figsize=(FULL_WIDTH, 2.6))
-    for number, (axes, (name, found)) in enumerate(
-        zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True)
-    ):
+    grid = figure.subplots(1, len(panels), squeeze=False)[0]
+    for number, (axes, letter, (name, found)) in enumerate(zip(grid, letters(), panels, strict=False)):
         this = look(name)
-        panel_title(axes, ascii_lowercase[number], this.label, this.colour)
+        panel_title(axes, letter, this.label, this.colour)
         values = np.array([[found.get((row, column), math.nan) for column in columns] for row in rows])
         # Most differences lie among the good ones; what lies far below is as pale as what lies a little below.
         top = np.nanmax(values) if found else 100.0

@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from maxmincaps.analysis.poll import Question
-from maxmincaps.report.style import FULL_WIDTH, LOOKS, panel_title, styled
+from maxmincaps.report.style import FULL_WIDTH, LOOKS, letters, panel_title, styled
 from maxmincaps.training.words import counted
 
 PEOPLE = "#6b7280"
@@ -23,7 +23,7 @@ def human_or_network(
     """
     figure = Figure(figsize=(FULL_WIDTH * 0.75, 1.75 * len(examples) + 0.3))
     grid = figure.subplots(len(examples), 1, squeeze=False, sharey=True)[:, 0]
-    for axes, letter, (title, question) in zip(grid, "abcdefghijklmnop", examples, strict=False):
+    for axes, letter, (title, question) in zip(grid, letters(), examples, strict=False):
         _pair_of_bars(axes, question, classes)
         panel_title(axes, letter, f"{title} (#{question.image}, true class {classes[question.label]})")
     grid[-1].set_xlabel("class")

@@ -8,7 +8,7 @@ from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 
 from maxmincaps.analysis.responses import shown_images, tuning_of
-from maxmincaps.report.style import FAINT, FULL_WIDTH, INK, Look, look, panel_title, shades, styled
+from maxmincaps.report.style import FAINT, FULL_WIDTH, INK, Look, letters, look, panel_title, shades, styled
 from maxmincaps.training.responses import Responses
 
 Panels = Sequence[tuple[str, Mapping[str, Responses]]]
@@ -82,10 +82,10 @@ def _grid(panels: Panels, height: float) -> tuple[Figure, np.ndarray]:
 
 def _each(panels: Panels, grid: np.ndarray) -> Iterator[tuple[Axes, str, str, Look, Responses]]:
     """Give axes, letter, title, look and responses of each panel, row by row; hide the axes that stay empty."""
-    letters = iter("abcdefghijklmnop")
+    names = letters()
     for (title, networks), line in zip(panels, grid, strict=True):
         for axes, (name, found) in zip(line, networks.items(), strict=False):
-            yield axes, next(letters), title, look(name), found
+            yield axes, next(names), title, look(name), found
         for axes in line[len(networks) :]:
             axes.set_visible(False)
 

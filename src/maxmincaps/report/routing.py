@@ -11,7 +11,7 @@ from torch import Tensor
 
 from maxmincaps.analysis.traces import Histogram, Trace, chosen_children
 from maxmincaps.errors import known
-from maxmincaps.report.style import FAINT, FULL_WIDTH, Look, look, powers_of_ten, styled
+from maxmincaps.report.style import FAINT, FULL_WIDTH, Look, letters, look, powers_of_ten, styled
 
 COLUMNS = ("true class", "all")
 QUANTITIES = {"logits": "logits $b_{ij}$", "couplings": "couplings $c_{ij}$"}
@@ -28,7 +28,7 @@ def evolution(histograms: Mapping[str, Sequence[Histogram]], column: str = "true
     rows = 1 + max(panel.iteration for panels in shown.values() for panel in panels)
     most = max(panel.counts.max().item() for panels in shown.values() for panel in panels)
     figure = Figure(figsize=(FULL_WIDTH, 0.75 + 1.1 * rows))
-    for letter, part, name in zip("abcd", figure.subfigures(1, len(shown), squeeze=False)[0], shown, strict=False):
+    for letter, part, name in zip(letters(), figure.subfigures(1, len(shown), squeeze=False)[0], shown, strict=False):
         grid = part.subplots(rows, 2, squeeze=False, sharex="col", sharey=True)
         part.suptitle(f"({letter}) {look(name).label}", color=look(name).colour, fontweight="bold", fontsize=9)
         for panel in shown[name]:
@@ -65,11 +65,11 @@ def rows(panels: Sequence[tuple[str, Mapping[str, Trace]]], children: int = 3) -
     A panel is a dataset's title and a trace of each normalization. The true class's bar is in full colour.
     """
     figure = Figure(figsize=(FULL_WIDTH, (0.8 + 0.75 * children) * len(panels)))
-    letters = iter("abcdefghijklmnop")
+    names = letters()
     columns = max(len(traces) for _, traces in panels)
     for (title, traces), line in zip(panels, figure.subfigures(len(panels), columns, squeeze=False), strict=True):
         for part, (name, trace) in zip(line, traces.items(), strict=False):
-            words = f"({next(letters)}) {title}, {look(name).label}"
+            words = f"({next(names)}) {title}, {look(name).label}"
             part.suptitle(words, color=look(name).colour, fontweight="bold", fontsize=9)
             _rows_of(part, look(name), trace, chosen_children(trace, children))
     return figure

@@ -2,11 +2,13 @@
 
 import re
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import wraps
+from itertools import count
 from math import log10
 from pathlib import Path
+from string import ascii_lowercase
 from typing import ParamSpec
 
 import matplotlib
@@ -121,6 +123,11 @@ def shades(colour: str, lightest: float = 0.0) -> LinearSegmentedColormap:
     """Give the scale from white (or a tint of the colour) to the colour."""
     tint = tuple(1 - lightest * (1 - part) for part in to_rgb(colour))
     return LinearSegmentedColormap.from_list(f"shades of {colour}", [tint, colour])
+
+
+def letters() -> Iterator[str]:
+    """Name panels without end: a … z, aa … zz."""
+    return (letter * times for times in count(1) for letter in ascii_lowercase)
 
 
 def panel_title(axes: Axes, letter: str, words: str, colour: str = INK) -> None:
