@@ -5,7 +5,7 @@ import torch
 from maxmincaps import load, load_network
 
 network = load_network()
-digits = load("mnist-5k", "test")
+digits = load("mnist-5k", "test")  # from MNIST's training images, which this network has seen: to watch, not to judge
 image = digits.images[:1] / 255
 
 with torch.no_grad():

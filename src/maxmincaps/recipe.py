@@ -83,7 +83,8 @@ class NetworkSettings(Settings):
     """Upper bound of Max-Min (q in the paper). Default: 1."""
 
     start: float | None = Field(None, gt=0)
-    """The couplings of the first iteration. Default: the normalization's own (1.0; softmax: 1/parents)."""
+    """The couplings of the first iteration. Default: the normalization's own (1.0; softmax: 1/parents, leaky-softmax:
+    1/(parents + 1))."""
 
     full_backpropagation: bool = False
     """Let gradients flow through all routing iterations, as Sabour's code does. The paper has none there."""

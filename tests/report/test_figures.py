@@ -110,11 +110,23 @@ def test_a_study_half_of_which_was_run_shows_that_half(rows, studies):
 
 
 def test_a_grid_of_settings_shows_every_accuracy_and_the_best_in_bold():
-    figure = curves.grids(
-        [("max-min", {(0.3, 1.0): 97.0, (1.0, 1.0): 96.5})], "W", "PrimaryCaps", (0.3, 1.0), (1.0, 3.0)
-    )
+    found = {(0.3, 1.0): 97.0, (1.0, 1.0): 96.5}
+    figure = curves.grids([("max-min", found)], "accuracy (%)", "W", "PrimaryCaps", (0.3, 1.0), (1.0, 3.0))
     found = {text.get_text(): text.get_fontweight() for text in figure.axes[0].texts}
     assert found == {"97.00": "bold", "96.50": "normal", "not run": "normal"}
+
+
+def test_the_words_of_a_choice_without_runs_are_beside_the_guide_and_a_hundredth_of_a_point_looks_small():
+    figure = curves.choices([("default", interval([98.64])), ("another", interval([98.63])), ("third", "not run")])
+    low, high = figure.axes[0].get_xlim()
+    assert high - low >= 0.5
+    assert all(low + 0.1 * (high - low) < line.get_xdata()[0] for line in figure.axes[0].lines)
+
+
+def test_steep_first_epochs_leave_room_for_those_that_differ_little():
+    runs = {"max-min": [[40.0, 80.0, 98.0, 98.5]], "softmax": [[50.0, 85.0, 98.2, 98.4]]}
+    assert 97.5 < curves.by_epoch([("digits", runs)], steep=2).axes[0].get_ylim()[0] < 98.0
+    assert curves.by_epoch([("digits", runs)]).axes[0].get_ylim()[0] < 40.0
 
 
 def test_bounds_lie_on_a_logarithmic_axis():

@@ -6,6 +6,7 @@ from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from maxmincaps.report.style import FAINT, FULL_WIDTH, letters, look, panel_title, powers_of_ten, styled
 
@@ -50,7 +51,7 @@ DASHES = ("--", ":", "-.")
 
 @styled
 def first_steps(columns: Sequence[tuple[str, Sequence[Curve]]]) -> Figure:
-    """Draw a column for each changed setting and a row for each quantity; blue is Max-Min, orange Softmax."""
+    """Draw a column for each changed setting and a row for each quantity."""
     figure = Figure(figsize=(FULL_WIDTH, 0.5 + 1.05 * len(QUANTITIES)))
     grid = figure.subplots(len(QUANTITIES), len(columns), squeeze=False, sharex=True, sharey="row")
     for column, (letter, (title, curves)) in enumerate(zip(letters(), columns, strict=False)):
@@ -62,6 +63,9 @@ def first_steps(columns: Sequence[tuple[str, Sequence[Curve]]]) -> Figure:
     for row, quantity in enumerate(QUANTITIES):
         grid[row, 0].set_ylabel(quantity.name)
     figure.align_ylabels()
+    drawn = dict.fromkeys(look(curve.normalization) for _, curves in columns for curve in curves)
+    colours = [Line2D([], [], color=this.colour, linewidth=1.8, label=this.label) for this in drawn]
+    figure.legend(handles=colours, loc="outside upper right", ncols=len(colours))
     return figure
 
 

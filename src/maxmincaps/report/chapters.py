@@ -23,6 +23,7 @@ from maxmincaps.report.selection import (
     title_with_mark,
     twins,
 )
+from maxmincaps.report.style import look
 from maxmincaps.studies.records import Row
 from maxmincaps.studies.study import title_of
 from maxmincaps.training.checkpoint import network_for, unfilled_network
@@ -92,10 +93,14 @@ def _evolution(material: Material, dataset: str, pair: dict[str, Row]) -> list[P
     first = next(name for name in material.twins if (name == "cifar10") == (dataset == "cifar10"))
     stem = f"figure-{number}" if dataset == first else f"figure-{number}-{material.names[dataset]}"
     histograms = {name: traces.evolution(row["folder"]) for name, row in pair.items()}
+    silent = {name: 1 - traces.trace(row["folder"]).alive.float().mean().item() for name, row in pair.items()}
+    shares = ", ".join(f"{look(name).label} {100 * share:.0f} %" for name, share in silent.items())
     rows, command = list(pair.values()), _look(material, "evolution", {dataset: pair})
     caption = (
         f"Logits and couplings of the first training image of {title_of(dataset)}, iteration by iteration, in networks "
-        "trained with each normalization. The first row is where routing starts. Counts are on a logarithmic axis; "
+        "trained with each normalization. The first row is where routing starts. Children whose vote is zero are "
+        f"counted too ({shares}): their logits stay 0, and Max-Min gives them couplings of 0. Counts are on a "
+        "logarithmic axis; "
     )
     columns = {
         "": ("true class", "only the true class's column is counted."),
@@ -207,10 +212,11 @@ def _by_epoch(material: Material) -> list[Plate]:
     ]
     words = (
         "Accuracy after each epoch, on the images that the best epoch is chosen by: the test set, or a fixed part of "
-        "it, or images held out. Thin lines are runs with different seeds, thick ones their mean."
+        "it, or images held out. Thin lines are runs with different seeds, thick ones their mean. The "
+        "steep first two epochs begin below the panels."
     )
     rows = [row for groups in alike.values() for own in groups.values() for row in own]
-    figure = curves.by_epoch(panels)
+    figure = curves.by_epoch(panels, steep=2)
     return [material.plate("training-curves", "Training curves", words, figure, "maxmincaps runs", rows)]
 
 

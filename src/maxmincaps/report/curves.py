@@ -13,6 +13,8 @@ from maxmincaps.analysis.compare import Interval
 from maxmincaps.report.style import FAINT, FULL_WIDTH, INK, LOOKS, PAPER, letters, look, panel_title, shades, styled
 
 COLUMNS = 3
+NARROWEST = 0.5
+"""Points of accuracy that an axis spans at least: less would make much of nothing."""
 
 
 @dataclass(frozen=True)
@@ -130,6 +132,10 @@ def choices(points: Sequence[tuple[str, Interval | str]], measure: str = "test a
         axes.errorbar(point.mean, row, xerr=_bar(point), fmt="D" if row else "^", color=colour, capsize=2.5)
         if not row:
             axes.axvline(point.mean, color=colour, linewidth=0.7, linestyle=":")
+    low, high = axes.get_xlim()
+    short = max(0.0, NARROWEST - (high - low)) / 2
+    width = high - low + 2 * short
+    axes.set_xlim(low - short - 0.1 * width, high + short)  # the tenth is for words, which no guide may cross
     axes.set_yticks(range(len(points)), [name for name, _ in points])
     axes.set_ylim(len(points) - 0.4, -0.6)
     axes.set_xlabel(measure)
@@ -142,17 +148,18 @@ def choices(points: Sequence[tuple[str, Interval | str]], measure: str = "test a
 @styled
 def grids(
     panels: Sequence[tuple[str, Mapping[tuple[float, float], float]]],
+    measure: str,
     across: str,
     down: str,
     rows: Sequence[float],
     columns: Sequence[float],
 ) -> Figure:
-    """Draw one panel a normalization: accuracy in percent for each pair of values, the best one in bold."""
+    """Draw one panel a normalization: the measure in percent for each pair of values, the best one in bold."""
     figure = Figure(figsize=(FULL_WIDTH, 2.6))
     grid = figure.subplots(1, len(panels), squeeze=False)[0]
     for number, (axes, letter, (name, found)) in enumerate(zip(grid, letters(), panels, strict=False)):
         this = look(name)
-        panel_title(axes, letter, this.label, this.colour)
+        panel_title(axes, letter, f"{this.label}, {measure}", this.colour)
         values = np.array([[found.get((row, column), math.nan) for column in columns] for row in rows])
         # Most differences lie among the good ones; what lies far below is as pale as what lies a little below.
         top = np.nanmax(values) if found else 100.0
@@ -174,13 +181,20 @@ def grids(
 
 @styled
 def by_epoch(
-    panels: Sequence[tuple[str, Mapping[str, Sequence[Sequence[float]]]]], measure: str = "test accuracy (%)"
+    panels: Sequence[tuple[str, Mapping[str, Sequence[Sequence[float]]]]],
+    measure: str = "test accuracy (%)",
+    steep: int = 0,
 ) -> Figure:
-    """Draw titled panels of a measure by epoch: each run thin, their mean thick."""
+    """Draw titled panels of a measure by epoch: each run thin, their mean thick.
+
+    The first `steep` epochs may begin below a panel, so that what comes after them can be told apart.
+    """
     figure, grid = _grid([title for title, _ in panels], measure, "epoch")
     for axes, (_, runs) in zip(grid.flat, panels, strict=False):
         for name, histories in runs.items():
             _training_lines(axes, name, histories)
+        if steep and (flat := [value for all_ in runs.values() for history in all_ for value in history[steep:]]):
+            axes.set_ylim(bottom=min(flat) - 0.05 * (max(flat) - min(flat)))
         axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
     _one_legend(grid)
     return figure

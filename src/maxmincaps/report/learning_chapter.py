@@ -82,14 +82,18 @@ def _rates(material: Material) -> Plate:
         )
         for name in NAMES
     ]
-    figure = curves.grids(panels, "rate of W × mean coupling", "rate of PrimaryCaps", rates.PRIMARY, rates.VOTES)
+    axes = ("rate of W × mean coupling", "rate of PrimaryCaps", rates.PRIMARY, rates.VOTES)
+    figure = curves.grids(panels, "held-out accuracy (%)", *axes)
     return material.plate("rates", title, words, figure, study_command(runs), runs.rows)
 
 
 def _options(material: Material) -> Plate:
     runs = material.shown("options")
     title = "Options of training"
-    words = "Accuracy on held-out training images at the best epoch, each option alone beside plain training (dotted)."
+    words = (
+        "Accuracy on held-out training images at the best epoch, each option alone beside plain training (dotted). "
+        "Bars are standard deviations over the seeds."
+    )
     if not runs.rows:
         return absent("options", title, words, runs.study)
     figure = curves.choices(means_of_lines(runs, held_out_points), "accuracy on held-out images (%)")
@@ -99,8 +103,8 @@ def _options(material: Material) -> Plate:
 def _beginning(material: Material) -> list[Plate]:
     runs = material.shown("beginning")
     words = (
-        "The first hundred steps, with one setting changed in each column: blue Max-Min, orange Softmax; thick the "
-        "default, dashed the other values. Gradients are root mean squares over a layer's weights."
+        "The first hundred steps, with one setting changed in each column; thick the default, "
+        "dashed the other values. Gradients are root mean squares over a layer's weights."
     )
     title = "The first hundred steps"
     found = [(factor, _first_steps(runs, factor)) for factor in FACTORS]

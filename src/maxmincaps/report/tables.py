@@ -29,7 +29,8 @@ from maxmincaps.training.responses import Responses, responses
 BEST = "best_test_accuracy"
 DAGGER = "†"
 BEST_NOTE = (
-    "Best: of the epoch that the test set itself chose, as in the paper, which is optimistic. Final: of the last."
+    "Best: of the epoch that the test set itself chose, or the part of it that the budget names; as in the paper, this "
+    "is optimistic. Final: of the last. Both are of all test images."
 )
 SD_NOTE = "± is the sample standard deviation over n runs; a single run has none."
 NONE = "–"
@@ -270,7 +271,10 @@ def _short(value: Any) -> str:
 def _notes(runs: Shown, below_paper: bool) -> tuple[str, ...]:
     marked = (f"{DAGGER} {NOT_PAPER}: to be read beside the paper's number, not as its equal.",) * below_paper
     regenerated = any(row["regenerated"] for row in runs.rows)
-    made = ("Regenerated: the authors' procedure with another draw, as their files could not be had.",) * regenerated
+    made = (
+        "Regenerated: the authors' procedure with another draw, and for bMNIST with other photographs, as their files "
+        "could not be had.",
+    ) * regenerated
     return (*marked, *runs.notes, BEST_NOTE, SD_NOTE, *made)
 
 
