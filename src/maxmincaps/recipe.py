@@ -148,7 +148,7 @@ class TrainingSettings(Settings):
     """Adam's learning rate at the start."""
 
     decay: float = Field(0.96, gt=0, le=1)
-    """The learning rate is multiplied by this, continuously, once every `decay_steps` steps."""
+    """The learning rate is multiplied by this, continuously, once every --decay-steps steps."""
 
     decay_steps: int = Field(2000, ge=1)
     """Steps over which the learning rate decays by `decay`."""

@@ -196,3 +196,11 @@ def test_the_couplings_start_where_the_paper_says():
     assert starts.pop("softmax") == 0.1
     assert starts.pop("leaky-softmax") == pytest.approx(1 / 11)
     assert set(starts.values()) == {1.0}
+
+
+@names
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_gives_what_single_precision_gives_but_for_rounding(name, dtype):
+    values = torch.tensor([[1.0, 2.0, 4.0], [0.0, 0.0, 0.0], [0.125, -0.25, 0.5]])
+    halved = NORMALIZATIONS[name](values.to(dtype)).float()
+    torch.testing.assert_close(halved, NORMALIZATIONS[name](values), rtol=0.02, atol=0.01)

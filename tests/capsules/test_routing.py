@@ -180,3 +180,18 @@ def test_watching_changes_nothing():
 def test_routing_stops_before_less_than_one_iteration():
     with pytest.raises(InputError, match="at least 1 iteration, found 0"):
         route(torch.ones(1, 2, 2, 2), "max-min", 0)
+
+
+@pytest.mark.parametrize("length", [0.0, 0.001, 0.01, 0.3, 5.0, 1000.0])
+def test_squash_in_half_precision_is_that_of_single_precision(length):
+    poses = torch.tensor([[0.6 * length, 0.8 * length]])
+    halved = squash(poses.half())
+    assert halved.dtype == torch.float16
+    torch.testing.assert_close(halved.float(), squash(poses), rtol=0.01, atol=1e-7)
+
+
+def test_large_batches_are_divided_on_an_accelerator_too(monkeypatch):
+    parts, weights = torch.empty(5, 36, 8, device="meta"), torch.empty(36, 10, 16, 8, device="meta")
+    assert [len(piece.votes) for piece in routing.votes_in_pieces(parts, weights)] == [5]
+    monkeypatch.setattr(routing, "DEVICE_BYTES", 2 * 36 * 10 * 16 * 4)
+    assert [len(piece.votes) for piece in routing.votes_in_pieces(parts, weights)] == [2, 2, 1]

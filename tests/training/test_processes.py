@@ -11,6 +11,7 @@ from multiprocessing import active_children
 import psutil
 import pytest
 import torch
+from lightning_fabric.utilities.exceptions import MisconfigurationException
 
 from maxmincaps import fit
 from maxmincaps.errors import DivergedError, InputError
@@ -112,3 +113,14 @@ def test_a_batch_too_small_for_the_processes_is_told_before_anything_is_written(
     with pytest.raises(InputError, match="the last batch of an epoch has 1 of 17 images, too few for 2 processes"):
         fit(tiny(processes=2, train_images=17, batch_size=8), tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+def test_processes_that_the_machine_has_no_devices_for_are_refused_in_one_line(tiny, tmp_path, monkeypatch):
+    def refuse(**_):
+        raise MisconfigurationException("You requested gpu: [0, 1]\n But your machine only has: [0]")
+
+    monkeypatch.setattr("lightning_fabric.Fabric", refuse)
+    with pytest.raises(InputError, match=r"^2 processes cannot be started on cpu .*requested gpu: .* only has: \[0\]$"):
+        fit(tiny(processes=2), tmp_path / "run")
+    with pytest.raises(InputError, match="2 processes take a device each: expected cpu, found cpu:0"):
+        fit(tiny(processes=2, device="cpu:0"), tmp_path / "run")

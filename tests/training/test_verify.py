@@ -29,3 +29,18 @@ def test_a_false_result_does_not_pass_verification(whole, tmp_path):
     (copy / "result.json").write_text(json.dumps({**whole.result, "best_test_accuracy": 0.999}))
     with pytest.raises(InputError, match=r"says best_test_accuracy 99\.9"):
         list(verified(copy))
+
+
+def test_one_image_of_a_thousand_may_fall_otherwise_on_another_machine_and_two_may_not(whole, tmp_path):
+    copy = shutil.copytree(whole.folder, tmp_path / "copy")
+    right = whole.result["best_test_accuracy"]
+
+    def say(accuracy):
+        (copy / "result.json").write_text(json.dumps({**whole.result, "best_test_accuracy": accuracy}))
+
+    for other in (right - 0.001, right + 0.001):
+        say(other)
+        assert list(verified(copy))
+    say(right + 0.002)
+    with pytest.raises(InputError, match="says best_test_accuracy"):
+        list(verified(copy))

@@ -204,7 +204,9 @@ def not_an_image(folder):
         (["recipe", "papr"], "no recipe is called 'papr'; there are"),
         (["train", "--device", "abacus"], "device 'abacus' cannot be used here"),
         (["verify", "."], "is not the record of a run: it has no recipe.json"),
-        (["evaluate", "nowhere"], "nowhere is not the record of a run: there is no such folder"),
+        (["evaluate", "nowhere"], "maxmincaps: nowhere is not the record of a run: there is no such folder"),
+        (["predict", "."], ".: expected an image, found a folder"),
+        (["app", "nowhere"], "nowhere: there is no such folder"),
         (["runs", "."], "there is no record of a run below it; `maxmincaps train` makes one"),
         (["fly"], "no command is called 'fly'; there are train, quickstart, recipe"),
         (["tran"], "no command is called 'tran'; did you mean train?"),
@@ -225,6 +227,13 @@ def test_an_unknown_setting_in_a_recipe_lists_the_right_ones(command, tmp_path):
     code, shown = command("train", "--recipe", tmp_path / "r.json")
     assert code == 2
     assert "r.json: no setting is called 'epoch'; there are dataset" in shown
+
+
+def test_a_finished_run_is_called_finished_and_too_few_steps_too_few(command, tmp_path):
+    settings = [f"--{name}={value}" for name, value in (("conv-channels", 4), ("types", 2), ("train-images", 60))]
+    words = ["train", "--out", tmp_path / "run", "--epochs", 1, "--test-images", 20, *settings]
+    assert "1 step, fewer than the 50 of warm-up: more epochs or smaller batches" in command(*words)[1]
+    assert "was finished before; nothing was trained" in command(*words)[1]
 
 
 def test_what_is_not_an_image_is_said(command, run, tmp_path):

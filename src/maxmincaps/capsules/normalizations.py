@@ -39,7 +39,7 @@ def winner_take_all(logits: Logits) -> Couplings:
 def sum_(logits: Logits) -> Couplings:
     """Divide by the sum over the parents; where that is nothing, share equally."""
     total = logits.sum(dim=-1, keepdim=True)
-    vanishes = total.abs() < 1e-12
+    vanishes = total.abs() < max(1e-12, torch.finfo(logits.dtype).tiny)
     return torch.where(vanishes, 1.0 / logits.shape[-1], logits / torch.where(vanishes, 1.0, total))
 
 
@@ -75,9 +75,9 @@ def _above_smallest(logits: Logits) -> Logits:
 def _or_one(divisor: Logits) -> Logits:
     """Put 1 where there is nothing to divide by, so that 0/0 is 0, in value and in gradient.
 
-    Nothing is also what is so small (1e-30 in single precision) that dividing by it, or by its square, would overflow.
+    Nothing is also what is so small (4e-31 in single precision) that dividing by it, or by its square, would overflow.
     """
-    return torch.where(divisor > 1e8 * torch.finfo(divisor.dtype).tiny, divisor, 1.0)
+    return torch.where(divisor > torch.finfo(divisor.dtype).tiny ** 0.8, divisor, 1.0)
 
 
 @dataclass(frozen=True)

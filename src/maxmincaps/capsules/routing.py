@@ -32,6 +32,8 @@ def squash(poses: Float[Tensor, "*batch pose"]) -> Float[Tensor, "*batch pose"]:
     The usual form, ‖s‖²/(1 + ‖s‖²) · s/‖s‖, is the same function but divides by zero at s = 0. Divided by its largest
     component where that exceeds 1, a vector's square cannot overflow.
     """
+    if poses.dtype == torch.float16:  # its smallest numbers are no small lengths
+        return squash(poses.float()).to(poses.dtype)
     size = poses.detach().abs().amax(dim=-1, keepdim=True).clamp(min=1)
     poses = poses / size
     squared = poses.square().sum(dim=-1, keepdim=True)
@@ -103,8 +105,8 @@ class HeldVotes:
         return (poses.unsqueeze(-2) @ self.votes).squeeze(-2).mT
 
 
-CACHE_BYTES = 6 * 2**20
-"""Votes of so many images are formed at once as fit in a processor's cache."""
+CACHE_BYTES, DEVICE_BYTES = 6 * 2**20, 2**30
+"""Votes of so many images are formed at once as fit in a processor's cache, or in a fair part of an accelerator."""
 
 
 @torch.no_grad()
@@ -112,11 +114,11 @@ def votes_in_pieces(parts: Parts, weights: Weights) -> Iterator[HeldVotes]:
     """Form the votes û_ij = W_ij u_i of a few images at a time, without a graph.
 
     All votes of a batch of 128 would be 94 MB, which each iteration would fetch twice. Those of a few images stay in
-    the processor's cache through all iterations. An accelerator has the room and takes all at once.
+    the processor's cache through all iterations. An accelerator has more room; large images fill that too.
     """
     children, parents, pose, _ = weights.shape
     size = weights[..., 0].numel() * weights.element_size()
-    images = max(1, CACHE_BYTES // size) if parts.device.type == "cpu" else max(1, len(parts))
+    images = max(1, (CACHE_BYTES if parts.device.type == "cpu" else DEVICE_BYTES) // size)
     # "child parent pose part -> part parent pose child"
     by_part = weights.permute(3, 1, 2, 0).contiguous()
     for piece in parts.to(weights.dtype).split(images):
@@ -212,7 +214,7 @@ def routing_steps(
     wants_gradients = torch.is_grad_enabled()
 
     logits = products.zero_logits()
-    couplings = logits.new_tensor(normalize.start_for(products.parents)).expand_as(logits)
+    couplings = logits.new_full((), normalize.start_for(products.parents)).expand_as(logits)
     for iteration in range(iterations):
         is_last = iteration == iterations - 1
         with torch.set_grad_enabled(wants_gradients and (is_last or full_backpropagation)):

@@ -77,7 +77,7 @@ def rotated(images: Images, degrees: Degrees) -> Images:
 
 def rotate(images: Images, most_degrees: float, generator: Generator) -> Images:
     """Rotate each image about its centre by up to `most_degrees` either way."""
-    degrees = most_degrees * (2 * torch.rand(len(images), generator=generator) - 1)
+    degrees = most_degrees * (2 * torch.rand(len(images), generator=generator, device="cpu") - 1)
     return rotated(images, degrees)
 
 
@@ -88,12 +88,12 @@ def mirrored(images: Images, which: Bool[Tensor, "batch"]) -> Images:
 
 def flip(images: Images, generator: Generator) -> Images:
     """Mirror half of the images, drawn at random, left to right."""
-    return mirrored(images, (torch.rand(len(images), generator=generator) < 0.5).to(images.device))
+    return mirrored(images, (torch.rand(len(images), generator=generator, device="cpu") < 0.5).to(images.device))
 
 
 def brightness(images: Images, most: float, generator: Generator) -> Images:
     """Add one number of up to ±`most` to all pixels of an image, and stay inside 0…1."""
-    added = most * (2 * torch.rand(len(images), generator=generator) - 1)
+    added = most * (2 * torch.rand(len(images), generator=generator, device="cpu") - 1)
     return (images + added.to(images)[:, None, None, None]).clamp(0, 1)
 
 
@@ -164,7 +164,7 @@ def _fits(size: int, height: int, width: int) -> None:
 
 
 def _whole(low: int, high: int, count: int, generator: Generator) -> Pixels:
-    return torch.randint(low, high + 1, (count,), generator=generator)
+    return torch.randint(low, high + 1, (count,), generator=generator, device="cpu")
 
 
 def _largest(distances: Pixels) -> int:

@@ -47,7 +47,7 @@ def batches(
     all draw for the whole batch. The last batch may be short, and a rank's share of it empty.
     """
     images = images.to(device)
-    order = torch.randperm(len(images), generator=generator_for(seed, "order", epoch))
+    order = torch.randperm(len(images), generator=generator_for(seed, "order", epoch), device="cpu")
     for number in range(skip, batch_count(len(images), batch_size)):
         indices = order[number * batch_size : (number + 1) * batch_size]
         pixels = as_float(images.images[indices.to(device)])

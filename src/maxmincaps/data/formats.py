@@ -51,6 +51,8 @@ def reading(where: str | Path, expected: str) -> Iterator[None]:
         raise
     except FileNotFoundError:
         raise InputError(f"{where}: expected {expected}, found no such file") from None
+    except IsADirectoryError:
+        raise InputError(f"{where}: expected {expected}, found a folder") from None
     except UNREADABLE as error:
         reason = one_line((str(error).splitlines() or [""])[0]) or type(error).__name__
         raise InputError(f"{where}: expected {expected}, found what cannot be read ({reason})") from None

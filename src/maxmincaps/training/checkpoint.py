@@ -71,9 +71,10 @@ def load_network(folder: Path | str = TRAINED, which: Literal["best", "last"] = 
 
 def unfilled_network(record: Record) -> CapsNet:
     """Build a record's network without memory, so that a stranger's recipe cannot ask for more than its file holds."""
+    recipe, shape, classes = record.recipe, _image_shape(record), record.data["classes"]
     try:
         with torch.device("meta"):
-            return network_for(record.recipe, _image_shape(record), len(record.data["classes"]))
+            return network_for(recipe, shape, len(classes))
     except (InputError, RuntimeError, ArithmeticError, TypeError) as error:
         raise InputError(f"{record.folder}: its network cannot be built: {one_line(error)}") from None
 

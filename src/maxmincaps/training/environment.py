@@ -22,9 +22,16 @@ def environment(device: torch.device, precision: str = "fp32") -> dict[str, Any]
         "system": platform.system(),
         "processor": _processor(),
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
-        "precision": precision,
+        "precision": precision if precision == "bf16" or not _convolves_in_tf32(device) else "fp32, convolutions tf32",
         "threads": torch.get_num_threads(),
     }
+
+
+def _convolves_in_tf32(device: torch.device) -> bool:
+    """Tell whether cuDNN rounds the factors of single-precision products, as it does by default from Ampere on."""
+    return (
+        device.type == "cuda" and torch.backends.cudnn.allow_tf32 and torch.cuda.get_device_capability(device) >= (8,)
+    )
 
 
 def peak_memory_mb(device: torch.device) -> float:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.multiprocessing.spawn import ProcessException
 
-from maxmincaps.errors import DivergedError, InputError
+from maxmincaps.errors import DivergedError, InputError, one_line
 from maxmincaps.recipe import Recipe
 from maxmincaps.training.interrupt import StopWish
 
@@ -72,7 +72,10 @@ def processes_for(recipe: Recipe) -> Processes:
     if recipe.processes == 1:
         return OneProcess(device, precision)
     from lightning_fabric import Fabric
+    from lightning_fabric.utilities.exceptions import MisconfigurationException
 
+    if device.index is not None:
+        raise InputError(f"{recipe.processes} processes take a device each: expected {device.type}, found {device}")
     try:
         return Fabric(
             accelerator=device.type,
@@ -80,8 +83,10 @@ def processes_for(recipe: Recipe) -> Processes:
             strategy="ddp_spawn",
             precision="bf16-mixed" if precision == "bf16" else "32-true",
         )
-    except (ValueError, RuntimeError) as error:  # a MisconfigurationException is one of them
-        raise InputError(f"{recipe.processes} processes cannot be started here: {str(error).splitlines()[0]}") from None
+    except (ValueError, RuntimeError, MisconfigurationException) as error:
+        raise InputError(
+            f"{recipe.processes} processes cannot be started on {device.type} (add --device cpu?): {one_line(error)}"
+        ) from None
 
 
 def launch(processes: Processes, task: Callable[[Processes], None], wish: StopWish) -> None:
@@ -111,7 +116,10 @@ def _tell(processes: Processes, task: Callable[[Processes], None], errors: Simpl
     torch.set_num_threads(threads)  # as many as at home: Fabric has divided them, and the task would do so again
     try:
         task(processes)
-    except (InputError, DivergedError, KeyboardInterrupt) as error:
+    except InputError as error:
+        errors.put(error)
+        raise SystemExit(1) from None  # or the others might wait for this one until a timeout
+    except (DivergedError, KeyboardInterrupt) as error:
         errors.put(error)
 
 
@@ -124,7 +132,10 @@ def has_bf16(device: torch.device) -> bool:
     """Tell whether a device has bfloat16 arithmetic."""
     if device.type == "cpu":
         return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
-    return device.type != "cuda" or torch.cuda.is_bf16_supported(including_emulation=False)
+    if device.type != "cuda":
+        return True
+    with torch.cuda.device(device):
+        return torch.cuda.is_bf16_supported(including_emulation=False)
 
 
 def _device(name: str) -> torch.device:

@@ -159,7 +159,7 @@ class Run:
 
     def over_processes(self, *numbers: float) -> list[float]:
         """Add up each number over all processes."""
-        summed = self.processes.all_reduce(torch.tensor(numbers, dtype=torch.float64), reduce_op="sum")
+        summed = self.processes.all_reduce(torch.tensor(numbers, dtype=torch.float64, device="cpu"), reduce_op="sum")
         return cast(Tensor, summed).tolist()
 
     def elapsed_s(self) -> float:

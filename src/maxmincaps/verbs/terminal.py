@@ -55,6 +55,11 @@ class ProgressBar(Observer):
             console.print(styled((title, "bold"), f" · {epochs} of {counted(steps // recipe.epochs, 'step')}"))
         else:
             console.print(styled((title, "bold"), f" · continued at step {done} of {steps}"))
+        if steps < recipe.warmup:
+            advice = "more epochs or smaller batches (--epochs, --batch-size) teach it more"
+            console.print(
+                f"{counted(steps, 'step')}, fewer than the {recipe.warmup} of warm-up: {advice}", style="yellow"
+            )
         self.progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(),

@@ -69,11 +69,14 @@ def train(
     folder = out or Path("runs") / run_name(wanted)
     if resume and not Record(folder).exists:
         raise InputError(f"{folder}: there is no run to resume; leave --resume out to start one")
+    finished = Record(folder).complete
     try:
         record = fit(wanted, folder, resume=resume, observer=Together(*onlookers))
     except KeyboardInterrupt:
         again = f"maxmincaps train --out {folder} --resume"
         raise KeyboardInterrupt(f"stopped, nothing is lost; go on with: {again}") from None
+    if finished:
+        console.say(f"{folder}: was finished before; nothing was trained")
     _show_results([record])
 
 
