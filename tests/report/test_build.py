@@ -252,11 +252,21 @@ def test_a_broken_record_costs_its_own_line_and_nothing_else(own_runs, tmp_path)
     shutil.copytree(own_runs, tmp_path / "runs")
     (tmp_path / "runs" / "broken").mkdir()
     (tmp_path / "runs" / "broken" / "recipe.json").write_text("{")
-    (tmp_path / "runs" / "max-min" / "trace.safetensors").unlink()
+    (tmp_path / "runs" / "max-min" / "trace.safetensors").write_bytes(b"torn")
     text = build(tmp_path / "runs", tmp_path / "report").read_text()
     assert "is not JSON" in text
     assert "This chapter cannot be drawn" in text
     assert 'id="plate-figure-6"' in text
+
+
+@pytest.mark.parametrize("lost", ["trace.safetensors", "lengths.safetensors"])
+def test_figures_look_into_networks_whose_records_hold_what_they_are_drawn_from(rows, tmp_path, lost):
+    pair = twins(rows)["mnist-5k"]
+    poorer = tmp_path / "poorer"
+    shutil.copytree(pair["max-min"]["folder"], poorer)
+    (poorer / lost).unlink()
+    longer = [{**row, "dataset": "mnist", "folder": str(poorer)} for row in pair.values()]
+    assert [*Material([*longer, *pair.values()], STUDIES).twins] == ["mnist-5k"]
 
 
 def test_a_copy_of_a_record_is_no_second_run(tmp_path):

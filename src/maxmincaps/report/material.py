@@ -8,6 +8,7 @@ from shlex import quote
 
 from matplotlib.figure import Figure
 
+from maxmincaps.analysis.measures import has
 from maxmincaps.analysis.poll import Poll
 from maxmincaps.report.selection import (
     NOT_PAPER,
@@ -59,7 +60,8 @@ class Material:
     @cached_property
     def twins(self) -> dict[str, dict[str, Row]]:
         """Give the networks that figures 2 to 6 look into: of the paper's two datasets, else of the first there are."""
-        every = twins(self.rows)
+        # A record may have been shared without what the figures are drawn from: then others are looked into.
+        every = twins(row for row in self.rows if has(row, "trace.safetensors") and has(row, "lengths.safetensors"))
         # One network alone compares nothing; it is shown where there is nothing else.
         found = {name: pair for name, pair in every.items() if len(pair) == 2} or every
         wanted = [name for name in IN_THE_PAPER if name in found]
