@@ -24,6 +24,7 @@ BUDGETS = {
     "iterations": (replace(QUICK, values=(1, 3)),),
     "bounds": (replace(QUICK, values=(0.1, 1.0)),),
     "choices": (replace(QUICK, lines=("default", "no ReLU")),),
+    "literal": (replace(QUICK, lines=("Softmax, literal recipe", "Max-Min, literal recipe")),),
     "beginning": (replace(QUICK, lines=("Softmax, default", "Max-Min, default", "Max-Min, warm-up none")),),
     "rates": (replace(HELD_OUT, lines=("Softmax, PrimaryCaps 0.3, W 1", "Max-Min, PrimaryCaps 0.3, W 1")),),
     "options": (replace(HELD_OUT, lines=("plain", "no warm-up")),),

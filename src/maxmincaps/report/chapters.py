@@ -221,13 +221,16 @@ def _by_epoch(material: Material) -> list[Plate]:
 
 
 def others(material: Material) -> list[Plate]:
-    """Table 4, bounds and choices."""
-    runs, bounds, choices = (material.shown(name) for name in ("normalizations", "bounds", "choices"))
+    """Table 4, bounds, choices, and the paper taken literally."""
+    names = ("normalizations", "bounds", "choices", "literal")
+    runs, bounds, choices, literal = (material.shown(name) for name in names)
     words = "Other ways from logits to couplings, the paper's numbers beside ours."
+    recipes = "Both normalizations with our default recipe, and with the paper's words taken literally."
     return [
         material.table("Table 4", words, tables.table_4(runs), runs),
         _bounds(material, bounds),
         _choices(material, choices),
+        material.table(literal.study.title, recipes, tables.of_lines(literal, "literal"), literal),
     ]
 
 

@@ -9,6 +9,7 @@ from maxmincaps.studies.figures_2_to_6_inside import EVOLUTION, OUTPUTS, ROWS, T
 from maxmincaps.studies.figures_7_8_iterations import ITERATIONS
 from maxmincaps.studies.first_try import FIRST_TRY
 from maxmincaps.studies.learning import LEARNING
+from maxmincaps.studies.literal import LITERAL
 from maxmincaps.studies.options import OPTIONS
 from maxmincaps.studies.rates import RATES
 from maxmincaps.studies.study import Study
@@ -31,6 +32,7 @@ STUDIES: dict[str, Study] = {
         OUTPUTS,
         TUNING,
         CHOICES,
+        LITERAL,
         BEGINNING,
         RATES,
         OPTIONS,
