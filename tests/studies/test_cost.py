@@ -29,6 +29,7 @@ def test_the_speed_of_a_network_is_measured_once_and_kept(tmp_path):
 def test_a_speed_is_one_of_the_device_that_was_found_not_of_the_one_asked_for(monkeypatch):
     """`auto` is the processor where there is no accelerator; another accelerator is measured for itself."""
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: f"card {device.index}")
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (8, 0))
 
     def key_where(found, asked="auto"):
         monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda **_: found)
