@@ -130,6 +130,17 @@ def test_steep_first_epochs_leave_room_for_those_that_differ_little():
     assert curves.by_epoch([("digits", runs)]).axes[0].get_ylim()[0] < 40.0
 
 
+def test_test_against_training_accuracy_shows_all_but_the_steep_first_epochs_and_no_more():
+    run = [(30.0, 40.0), (70.0, 80.0), (96.0, 97.0), (98.0, 97.5)]
+    (axes,) = curves.against_training([("digits", {"max-min": [run], "softmax": [run]})], steep=2).axes
+    low, high = axes.get_xlim()
+    assert 95 < low < 96 < 98 < high < 99
+    assert axes.lines[0].get_xydata().tolist() == [list(point) for point in run]
+    learnt_by_heart = [(100.0, 97.0)] * 4
+    (axes,) = curves.against_training([("digits", {"max-min": [learnt_by_heart]})], steep=2).axes
+    assert axes.get_xlim()[0] < 100 < axes.get_xlim()[1]
+
+
 def test_bounds_lie_on_a_logarithmic_axis():
     points = [curves.Point(place, 90.0, None) for place in (0.01, 0.1, 1.0)]
     assert curves.against_bound([("q", {"max-min": points})], "test accuracy (%)").axes[0].get_xscale() == "log"

@@ -42,6 +42,12 @@ def accuracies_by_epoch(row: Row) -> list[float]:
     return percent_by_epoch(row, f"{row['best_chosen_by']}_accuracy")
 
 
+def training_and_test_by_epoch(row: Row) -> list[tuple[float, float]]:
+    """Give the accuracy in training and the one above, after each epoch, in percent."""
+    training = percent_by_epoch(row, "running_train_accuracy")
+    return list(zip(training, accuracies_by_epoch(row), strict=True))
+
+
 def percent_by_epoch(row: Row, name: str) -> list[float]:
     """Give a share that a complete run's history tells after each epoch, in percent."""
     history = Record(Path(row["folder"])).history

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from maxmincaps.analysis import traces
-from maxmincaps.analysis.measures import accuracies_by_epoch, best_points, gap_points
+from maxmincaps.analysis.measures import accuracies_by_epoch, best_points, gap_points, training_and_test_by_epoch
 from maxmincaps.capsules.network import CapsNet
 from maxmincaps.recipe import Recipe
 from maxmincaps.report import curves, tables
@@ -206,18 +206,36 @@ def _by_epoch(material: Material) -> list[Plate]:
     if not pairs:
         return []
     alike = {name: {n: siblings(material.rows, row) for n, row in pair.items()} for name, pair in pairs.items()}
-    panels = [
-        (title_of(dataset), {name: [accuracies_by_epoch(row) for row in rows] for name, rows in groups.items()})
-        for dataset, groups in alike.items()
-    ]
+    rows = [row for groups in alike.values() for own in groups.values() for row in own]
+
+    def panels(told: Callable[[Row], Sequence]) -> list[tuple[str, dict[str, list]]]:
+        return [
+            (title_of(dataset), {name: [told(row) for row in own] for name, own in groups.items()})
+            for dataset, groups in alike.items()
+        ]
+
     words = (
         "Accuracy after each epoch, on the images that the best epoch is chosen by: the test set, or a fixed part of "
         "it, or images held out. Thin lines are runs with different seeds, thick ones their mean. The "
         "steep first two epochs begin below the panels."
     )
-    rows = [row for groups in alike.values() for own in groups.values() for row in own]
-    figure = curves.by_epoch(panels, steep=2)
-    return [material.plate("training-curves", "Training curves", words, figure, "maxmincaps runs", rows)]
+    beside = (
+        "The same accuracy against that in training, epoch after epoch, whatever time it took to get there: of two "
+        "curves the upper one overfits less. Training accuracy is counted while an epoch trains, on images as they "
+        "are trained on. The first two epochs may lie outside."
+    )
+    told = (
+        ("training-curves", "Training curves", words, curves.by_epoch(panels(accuracies_by_epoch), steep=2)),
+        (
+            "test-against-training",
+            "Test against training accuracy",
+            beside,
+            curves.against_training(panels(training_and_test_by_epoch), steep=2),
+        ),
+    )
+    return [
+        material.plate(name, title, caption, figure, "maxmincaps runs", rows) for name, title, caption, figure in told
+    ]
 
 
 def others(material: Material) -> list[Plate]:

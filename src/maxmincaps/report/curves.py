@@ -179,6 +179,11 @@ def grids(
     return figure
 
 
+Run = Sequence[tuple[float, float]]
+"""One run: where it stood on both axes after each epoch."""
+Pair = tuple[float | None, float | None]
+
+
 @styled
 def by_epoch(
     panels: Sequence[tuple[str, Mapping[str, Sequence[Sequence[float]]]]],
@@ -189,30 +194,54 @@ def by_epoch(
 
     The first `steep` epochs may begin below a panel, so that what comes after them can be told apart.
     """
-    figure, grid = _grid([title for title, _ in panels], measure, "epoch")
-    for axes, (_, runs) in zip(grid.flat, panels, strict=False):
-        for name, histories in runs.items():
-            _training_lines(axes, name, histories)
-        if steep and (flat := [value for all_ in runs.values() for history in all_ for value in history[steep:]]):
-            axes.set_ylim(bottom=min(flat) - 0.05 * (max(flat) - min(flat)))
+    numbered = [
+        (title, {name: [list(enumerate(history, 1)) for history in own] for name, own in runs.items()})
+        for title, runs in panels
+    ]
+    figure, grid = _run_panels(numbered, measure, "epoch", steep)
+    for axes in grid.flat:
         axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
-    _one_legend(grid)
     return figure
 
 
-def _training_lines(axes: Axes, name: str, histories: Sequence[Sequence[float]]) -> None:
+@styled
+def against_training(panels: Sequence[tuple[str, Mapping[str, Sequence[Run]]]], steep: int = 0) -> Figure:
+    """Draw titled panels of test against training accuracy, epoch after epoch; the first `steep` may lie outside."""
+    figure, grid = _run_panels(panels, "test accuracy (%)", "training accuracy (%)", steep)
+    for axes, (_, lines) in zip(grid.flat, panels, strict=False):
+        axes.set_xlim(_limits(lines, steep)[0])
+    return figure
+
+
+def _run_panels(
+    panels: Sequence[tuple[str, Mapping[str, Sequence[Run]]]], measure: str, across: str, steep: int
+) -> tuple[Figure, np.ndarray]:
+    figure, grid = _grid([title for title, _ in panels], measure, across)
+    for axes, (_, lines) in zip(grid.flat, panels, strict=False):
+        for name, runs in lines.items():
+            _run_lines(axes, name, runs)
+        axes.set_ylim(bottom=_limits(lines, steep)[1][0])
+    _one_legend(grid)
+    return figure, grid
+
+
+def _limits(lines: Mapping[str, Sequence[Run]], steep: int) -> tuple[Pair, Pair]:
+    """Give where both axes begin and end if the first `steep` points of a run need not be seen."""
+    later = [point for runs in lines.values() for run in runs for point in run[steep:]]
+    if not steep or not later:
+        return (None, None), (None, None)
+    lowest, highest = np.min(later, axis=0), np.max(later, axis=0)
+    room = np.maximum(0.05 * (highest - lowest), 0.01)  # runs that know all images have but one training accuracy
+    across, up = zip(lowest - room, highest + room, strict=True)
+    return across, up
+
+
+def _run_lines(axes: Axes, name: str, runs: Sequence[Run]) -> None:
+    """Draw each run thin, and their mean thick as far as all of them go."""
     this = look(name)
-    for history in histories if len(histories) > 1 else []:
-        axes.plot(range(1, len(history) + 1), history, this.line, color=this.colour, linewidth=0.5, alpha=0.5)
-    shortest = min(map(len, histories))
-    mean = np.mean([history[:shortest] for history in histories], axis=0)
+    for run in runs if len(runs) > 1 else []:
+        axes.plot(*np.transpose(run), this.line, color=this.colour, linewidth=0.5, alpha=0.5)
+    shortest = min(map(len, runs))
+    mean = np.mean([run[:shortest] for run in runs], axis=0)
     every = max(1, shortest // 12)
-    axes.plot(
-        range(1, shortest + 1),
-        mean,
-        this.line,
-        marker=this.marker,
-        markevery=every,
-        color=this.colour,
-        label=this.label,
-    )
+    axes.plot(*mean.T, this.line, marker=this.marker, markevery=every, color=this.colour, label=this.label)
