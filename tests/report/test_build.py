@@ -28,7 +28,18 @@ from tests.analysis.records import write_diverged, write_lengths, write_run, wri
 NUMBERED = ["1-mnist-5k", "2", "2-all", "4", "5", "6", "7", "8", "9", "a1", "a2", "a3"]
 FIGURES = [*(f"figure-{name}" for name in NUMBERED), "confusion", "bounds", "choices", "training-curves"]
 FIGURES += ["test-against-training", "first-steps-1", "rates", "options", "learning"]
-TABLES = ["claims", "table-1", "table-2", "table-3", "table-4", "learning-by-epoch", "first-try", "literal", "all-runs"]
+TABLES = [
+    "claims",
+    "table-1",
+    "table-2",
+    "table-3",
+    "table-4",
+    "default-by-epoch",
+    "learning-by-epoch",
+    "first-try",
+    "literal",
+    "all-runs",
+]
 
 
 class Tags(HTMLParser):

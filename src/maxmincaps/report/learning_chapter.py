@@ -4,7 +4,7 @@ from itertools import product
 from pathlib import Path
 
 from maxmincaps.analysis.compare import complete
-from maxmincaps.analysis.measures import held_out_points, percent_by_epoch
+from maxmincaps.analysis.measures import accuracies_by_epoch, held_out_points, percent_by_epoch
 from maxmincaps.report import curves, tables
 from maxmincaps.report.beginning import COLUMNS, Curve, first_steps
 from maxmincaps.report.material import Material, Plate, absent, study_command
@@ -28,6 +28,7 @@ def learning(material: Material) -> list[Plate]:
         *_beginning(material),
         _rates(material),
         *_learning_curves(material),
+        *_with_the_default(material),
         _first_try(material),
         _options(material),
     ]
@@ -55,10 +56,21 @@ def _learning_curves(material: Material) -> list[Plate]:
         for measure in LEARNING_TOLD
     }
     figure = curves.by_epoch([(title, told[measure]) for measure, title in LEARNING_TOLD.items()], measure="%")
+    named = {NAMES[name]: histories for name, histories in told["test_accuracy"].items()}
     return [
         material.plate("learning", title, words, figure, study_command(runs), runs.rows),
-        material.table(title, "The same in numbers.", tables.by_epoch(told["test_accuracy"]), runs),
+        material.table(title, "The same in numbers.", tables.by_epoch(named, "learning-by-epoch"), runs),
     ]
+
+
+def _with_the_default(material: Material) -> list[Plate]:
+    """Give Table 4's runs, which are of the default recipe, after each epoch."""
+    runs = material.shown("normalizations")
+    found = {line.label: complete(runs.of(runs.study.datasets[0], line.label)) for line in runs.study.lines}
+    named = {label: [accuracies_by_epoch(row) for row in rows] for label, rows in found.items() if rows}
+    words = "The runs of Table 4, which have the default recipe and its moving average, after each epoch."
+    title, table = "With the default recipe, epoch by epoch", tables.by_epoch(named, "default-by-epoch")
+    return [material.table(title, words, table, runs)] if named else []
 
 
 def _rates(material: Material) -> Plate:

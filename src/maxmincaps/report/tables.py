@@ -88,15 +88,15 @@ def of_lines(runs: Shown, name: str) -> Table:
     )
 
 
-def by_epoch(histories: Mapping[str, Sequence[Sequence[float]]]) -> Table:
-    """Give the mean accuracy after each epoch, a line for each normalization."""
+def by_epoch(histories: Mapping[str, Sequence[Sequence[float]]], name: str) -> Table:
+    """Give the mean accuracy after each epoch, a line for each normalization, by its label."""
     epochs = max((len(own) for found in histories.values() for own in found), default=0)
     lines = [
-        (look(name).label, *(_with_sd(interval(at), "") for at in zip(*found, strict=True)), str(len(found)))
-        for name, found in histories.items()
+        (label, *(_with_sd(interval(at), "") for at in zip(*found, strict=True)), str(len(found)))
+        for label, found in histories.items()
     ]
     return Table(
-        name="learning-by-epoch",
+        name=name,
         caption="Test accuracy after each epoch (%).",
         columns=("Normalization", *map(str, range(1, epochs + 1)), "n"),
         rows=tuple(lines),
