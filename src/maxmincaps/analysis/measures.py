@@ -43,7 +43,7 @@ def accuracies_by_epoch(row: Row) -> list[float]:
 
 
 def training_and_test_by_epoch(row: Row) -> list[tuple[float, float]]:
-    """Give the accuracy in training and the one above, after each epoch, in percent."""
+    """Give the accuracy while training, and that on the images that the best epoch is chosen by, epoch by epoch."""
     training = percent_by_epoch(row, "running_train_accuracy")
     return list(zip(training, accuracies_by_epoch(row), strict=True))
 

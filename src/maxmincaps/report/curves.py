@@ -181,7 +181,8 @@ def grids(
 
 Run = Sequence[tuple[float, float]]
 """One run: where it stood on both axes after each epoch."""
-Pair = tuple[float | None, float | None]
+Ends = tuple[float | None, float | None]
+"""Where an axis begins and where it ends; None: where matplotlib lets it."""
 
 
 @styled
@@ -225,7 +226,7 @@ def _run_panels(
     return figure, grid
 
 
-def _limits(lines: Mapping[str, Sequence[Run]], steep: int) -> tuple[Pair, Pair]:
+def _limits(lines: Mapping[str, Sequence[Run]], steep: int) -> tuple[Ends, Ends]:
     """Give where both axes begin and end if the first `steep` points of a run need not be seen."""
     later = [point for runs in lines.values() for run in runs for point in run[steep:]]
     if not steep or not later:
