@@ -50,28 +50,30 @@ class Transform(NamedTuple):
     real: Float[Tensor, "real_plane column"]
     paired: Float[Tensor, "paired_plane two_columns"]
 
-    def planes(self, places: Float[Tensor, "row column number"]) -> Float[Tensor, "plane number"]:
-        """Apply the map."""
+    def planes(
+        self, places: Float[Tensor, "row column number"], dtype: torch.dtype
+    ) -> Float[Tensor, "plane number"]:
+        """Apply the map. Both sides may have another precision than it has itself, in which everything is computed."""
         _, columns, numbers = places.shape
         steps = self._steps()
-        planes = places.new_empty(steps[-1][2].stop, numbers)
+        planes = places.new_empty(steps[-1][2].stop, numbers, dtype=dtype)
         for some in _parts(numbers):
-            between = places.new_empty(len(self.rows), columns, some.stop - some.start)
+            between = self.rows.new_empty(len(self.rows), columns, some.stop - some.start)
             for column in range(columns):
-                torch.mm(self.rows, places[:, column, some], out=between[:, column])
+                _multiply(self.rows, places[:, column, some], between[:, column])
             for matrix, rows, own in steps:
-                torch.mm(matrix, between[rows].flatten(0, 1), out=planes[own, some])
+                _multiply(matrix, between[rows].flatten(0, 1), planes[own, some])
         return planes
 
     def places(self, planes: Float[Tensor, "plane number"], places: Float[Tensor, "row column number"]) -> None:
-        """Apply the transposed map and write the result into `places`."""
+        """Apply the transposed map and write the result into `places`, of whatever precision."""
         _, columns, numbers = places.shape
         for some in _parts(numbers):
-            between = planes.new_empty(len(self.rows), columns, some.stop - some.start)
+            between = self.rows.new_empty(len(self.rows), columns, some.stop - some.start)
             for matrix, rows, own in self._steps():
-                torch.mm(matrix.T, planes[own, some], out=between[rows].flatten(0, 1))
+                _multiply(matrix.T, planes[own, some], between[rows].flatten(0, 1))
             for column in range(columns):
-                torch.mm(self.rows.T, between[:, column], out=places[:, column, some])
+                _multiply(self.rows.T, between[:, column], places[:, column, some])
 
     def part(self, rows: slice, columns: slice) -> "Transform":
         """Give the map of images that are zero, or of no interest, outside these rows and columns."""
@@ -85,6 +87,15 @@ class Transform(NamedTuple):
         matrices = [self.real] * reals + [self.paired] * (len(rows) - reals)
         ends = accumulate((len(matrix) for matrix in matrices), initial=0)
         return list(zip(matrices, rows, (slice(*ends) for ends in pairwise(ends)), strict=True))
+
+
+def _multiply(matrix: Tensor, numbers: Tensor, out: Tensor) -> None:
+    """Multiply in the precision of the matrix. What is cast is a part at a time, which is still in the cache."""
+    numbers = numbers.to(matrix.dtype)
+    if out.dtype == matrix.dtype:
+        torch.mm(matrix, numbers, out=out)
+    else:
+        out.copy_(matrix @ numbers)
 
 
 def _parts(numbers: int) -> list[slice]:

@@ -89,11 +89,13 @@ class Axis:
                 phases.append(Phase(pixels, slice(first, last), elements, slice(0, taps)))
         return phases
 
-    def all_in_reach(self) -> bool:
-        """Say whether every pixel and every element of the kernel has a part in some output."""
-        phases = self.phases()
-        pixels = sum(len(range(self.size)[phase.pixels]) for phase in phases)
-        return pixels == self.size and len(phases) == min(self.stride, self.kernel)
+    def idle(self) -> tuple[list[int], list[int]]:
+        """List the pixels, and the elements of the kernel, that have a part in no output."""
+        pixels, elements = set(range(self.size)), set(range(self.kernel))
+        for phase in self.phases():
+            pixels -= set(range(self.size)[phase.pixels])
+            elements -= set(range(self.kernel)[phase.elements])
+        return sorted(pixels), sorted(elements)
 
 
 @dataclass(frozen=True)

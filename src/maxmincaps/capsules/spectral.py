@@ -12,6 +12,7 @@ The paper's PrimaryCaps (20×20 images, 9×9 kernels, stride 2) has 4 phases of 
 multiply-adds an image instead of 191.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -42,60 +43,60 @@ class _Spectral(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, images: Tensor, weight: Tensor, geometry: Geometry, product: torch.dtype) -> Tensor:
         maps = geometry.transforms(images)
-        exact = maps.images.rows.dtype
-        kernel, pixels = _taps_first(weight).to(exact), images.to(exact)
+        kernel = _taps_first(weight)
         output_planes = images.new_empty(geometry.planes, images.shape[2], len(weight), dtype=product)
         spectra: list[Tensor | None] = []
         with torch.autocast(images.device.type, enabled=False):
             for number, phase in enumerate(geometry.phases()):
-                image_planes = _planes(phase.of_places(maps.images), phase.of_pixels(pixels), product)
+                image_planes = _planes(phase.of_places(maps.images), phase.of_pixels(images), product)
                 weight_planes = _planes(phase.of_taps(maps.kernel), phase.of_elements(kernel), product)
                 # plane batch channel, plane out channel -> plane batch out, summed over the phases
                 output_planes.baddbmm_(image_planes, weight_planes.mT, beta=min(number, 1))
                 spectra.append(image_planes if ctx.needs_input_grad[1] else None)
                 spectra.append(weight_planes if ctx.needs_input_grad[0] else None)
-            outputs = images.new_empty(*geometry.outputs, *output_planes.shape[1:], dtype=exact)
-            maps.outputs.places(output_planes.flatten(1).to(exact), outputs.flatten(2))
+            outputs = images.new_empty(*geometry.outputs, *output_planes.shape[1:], dtype=product)
+            maps.outputs.places(output_planes.flatten(1), outputs.flatten(2))
         ctx.save_for_backward(*spectra)
-        ctx.geometry, ctx.product, ctx.dtypes = geometry, product, (images.dtype, weight.dtype)
-        ctx.shapes = images.shape, kernel.shape
-        return outputs.to(product)
+        ctx.geometry, ctx.product = geometry, product
+        ctx.images, ctx.kernel = (images.shape, images.dtype), (kernel.shape, kernel.dtype)
+        return outputs
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # pyrefly: ignore[bad-override]
         maps = ctx.geometry.transforms(gradient)
-        exact = maps.images.rows.dtype
         needs_images, needs_weight = ctx.needs_input_grad[:2]
-        everything = ctx.geometry.rows.all_in_reach() and ctx.geometry.columns.all_in_reach()
-        new = gradient.new_empty if everything else gradient.new_zeros
-        images = new(ctx.shapes[0], dtype=exact) if needs_images else None
-        kernel = new(ctx.shapes[1], dtype=exact) if needs_weight else None
+        idle_pixels, idle_elements = zip(ctx.geometry.rows.idle(), ctx.geometry.columns.idle(), strict=True)
+        images = _empty(*ctx.images, gradient, idle_pixels) if needs_images else None
+        kernel = _empty(*ctx.kernel, gradient, idle_elements) if needs_weight else None
         with torch.autocast(gradient.device.type, enabled=False):
-            planes = _planes(maps.outputs, gradient.to(exact), ctx.product)
+            planes = _planes(maps.outputs, gradient, ctx.product)
             spectra = iter(ctx.saved_tensors)
             for phase, image_planes, weight_planes in zip(ctx.geometry.phases(), spectra, spectra, strict=True):
                 if images is not None:
                     # plane batch out, plane out channel -> plane batch channel
-                    image_planes_ = torch.bmm(planes, weight_planes).flatten(1).to(exact)
+                    image_planes_ = torch.bmm(planes, weight_planes).flatten(1)
                     phase.of_places(maps.images).places(image_planes_, phase.of_pixels(images).flatten(2))
                 if kernel is not None:
                     # plane batch out, plane batch channel -> plane out channel
-                    weight_planes_ = torch.bmm(planes.mT, image_planes).flatten(1).to(exact)
+                    weight_planes_ = torch.bmm(planes.mT, image_planes).flatten(1)
                     phase.of_taps(maps.kernel).places(weight_planes_, phase.of_elements(kernel).flatten(2))
-        dtype, weight_dtype = ctx.dtypes
-        return (
-            None if images is None else images.to(dtype),
-            None if kernel is None else _taps_last(kernel).to(weight_dtype),
-            None,
-            None,
-        )
+        return images, None if kernel is None else _taps_last(kernel), None, None
+
+
+def _empty(shape: torch.Size, dtype: torch.dtype, like: Tensor, idle: Sequence[Sequence[int]]) -> Tensor:
+    """Give a tensor to be filled, with zeros only in the rows and columns that nothing will be written to."""
+    tensor = like.new_empty(shape, dtype=dtype)
+    rows, columns = idle
+    tensor[rows] = 0
+    tensor[:, columns] = 0
+    return tensor
 
 
 def _planes(
     transform: Transform, places: Float[Tensor, "row column one other"], product: torch.dtype
 ) -> Float[Tensor, "plane one other"]:
-    return transform.planes(places.flatten(2)).unflatten(1, places.shape[2:]).to(product)
+    return transform.planes(places.flatten(2), product).unflatten(1, places.shape[2:])
 
 
 def _taps_first(
