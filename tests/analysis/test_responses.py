@@ -4,7 +4,7 @@ from itertools import combinations
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from maxmincaps.analysis.responses import (
@@ -86,7 +86,6 @@ def test_a_tie_goes_to_the_longest_among_the_tied():
     assert vote([a, b, c], "summed").predictions.tolist() == [0]
 
 
-@settings(deadline=None)
 @given(st.lists(st.lists(st.integers(0, 3), min_size=6, max_size=6), min_size=3, max_size=5))
 def test_a_vote_gives_each_image_a_class_with_the_most_votes(said):
     models = [model(*predictions, labels=[0] * 6) for predictions in said]

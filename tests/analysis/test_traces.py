@@ -19,7 +19,7 @@ def run(tmp_path):
     return tmp_path
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(
     scale=st.floats(1e-8, 1e6),
     shift=st.floats(-1e3, 1e3),

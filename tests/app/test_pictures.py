@@ -115,7 +115,7 @@ def test_an_empty_file_a_text_a_huge_picture_and_a_bomb_are_refused_in_a_sentenc
         assert "/" not in str(refusal.value)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(st.data())
 def test_damaged_pictures_are_read_or_refused_and_nothing_else(data):
     kind = data.draw(st.sampled_from(["PNG", "JPEG", "GIF", "BMP", "TIFF", "WEBP", "PPM"]))

@@ -58,7 +58,6 @@ def test_an_id_of_this_poll_is_known_after_a_restart_and_in_no_other_poll(store,
     other.shut()
 
 
-@settings(deadline=None)
 @given(signed=st.text(max_size=70))
 def test_a_forged_id_is_nobody(tmp_path_factory, signed):
     store = Store.create(tmp_path_factory.mktemp("forged") / "poll.sqlite", asked(1))
@@ -104,7 +103,7 @@ def test_a_file_that_is_no_poll_is_left_alone_and_named(tmp_path):
         polls.read(tmp_path / "nowhere.sqlite")
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(places=st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.integers(0, 255)), min_size=1, max_size=30))
 def test_a_damaged_file_is_read_or_refused_and_nothing_else(tmp_path_factory, places):
     path = tmp_path_factory.mktemp("damaged") / "poll.sqlite"

@@ -67,14 +67,14 @@ def random_images(batch: int = 2, **settings: object) -> Tensor:
 
 
 @pytest.mark.parametrize("method", METHODS)
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(problem=problems())
 def test_every_method_gives_what_the_definition_of_a_convolution_says(method: str, problem: tuple):
     assert_same([by(method)(*problem)], [convolution(*problem)])
 
 
 @pytest.mark.parametrize("method", OURS)
-@settings(deadline=None, max_examples=80)
+@settings(max_examples=80)
 @given(problem=problems(), biased=st.booleans())
 def test_values_and_gradients_are_those_of_the_direct_convolution(method: str, problem: tuple, biased: bool):
     images, weight, bias, *rest = problem
@@ -90,7 +90,7 @@ def test_gradients_are_the_slopes_of_the_values(method: str, stride: object, pad
     assert torch.autograd.gradcheck(lambda *given: strided_convolution(*given, stride, padding, method), leaves)
 
 
-@settings(deadline=None, max_examples=20, derandomize=True)  # a bound on rounding errors: the same draws every time
+@settings(max_examples=20, derandomize=True)  # a bound on rounding errors: the same draws every time
 @given(
     size=st.integers(10, 16),
     kernel=st.integers(3, 7),
@@ -232,7 +232,6 @@ def test_spectral_pays_for_primary_caps_and_not_where_channels_or_images_are_few
     assert not spectral_pays(Geometry.of((20, 20), (1, 1), (1, 1), (0, 0)), batch=128, channel=256, out=256)
 
 
-@settings(deadline=None)
 @given(st.sampled_from(["cuda", "mps", "xpu", "meta"]), st.integers(1, 10_000), st.integers(1, 10_000))
 def test_on_an_accelerator_only_the_direct_convolution_is_chosen(device: str, batch: int, channel: int):
     assert not spectral_pays(PRIMARY, batch, channel, channel, device)

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from maxmincaps.capsules.normalizations import NORMALIZATIONS, Normalization, normalization_of
@@ -32,7 +32,6 @@ def gradient(function, values):
 
 @names
 @given(values=logits())
-@settings(deadline=None)
 def test_each_normalization_is_its_literal_equation_in_values(name, values):
     literal = torch.tensor([[float(c) for c in LITERAL[name](list(row))] for row in values], dtype=torch.float64)
     if name == "sum" and bool(((values.sum(-1).abs() < 1e-9) & (values.sum(-1).abs() > 0)).any()):
@@ -42,7 +41,6 @@ def test_each_normalization_is_its_literal_equation_in_values(name, values):
 
 @names
 @given(values=logits())
-@settings(deadline=None)
 def test_each_normalization_is_its_literal_equation_in_gradients(name, values):
     # Ties have no gradient: where two logits compete for the maximum, any share is right. So they are moved apart.
     values = values + torch.linspace(0, 1, values.shape[-1], dtype=torch.float64).pow(2) * 3
@@ -83,13 +81,11 @@ def test_a_dead_child_goes_to_the_first_parent_or_to_all_alike():
 
 
 @given(values=logits())
-@settings(deadline=None)
 def test_softmax_shares_one_unit_among_the_parents(values):
     torch.testing.assert_close(NORMALIZATIONS["softmax"](values).sum(-1), torch.ones(3, dtype=torch.float64))
 
 
 @given(values=logits(), scale=st.floats(1e-3, 1e3), shift=st.floats(-10, 10))
-@settings(deadline=None)
 def test_max_min_ignores_scale_and_shift(values, scale, shift):
     values = torch.round(values, decimals=6)
     couplings = NORMALIZATIONS["max-min"](values)
@@ -100,7 +96,6 @@ def test_max_min_ignores_scale_and_shift(values, scale, shift):
 
 
 @given(values=logits(), low=st.floats(-1, 0.5), width=st.floats(0.01, 2))
-@settings(deadline=None)
 def test_max_min_reaches_both_of_its_bounds(values, low, width):
     couplings = NORMALIZATIONS["max-min"].having(low=low, high=low + width)(values)
     alive = values.amax(-1) > values.amin(-1)
@@ -109,7 +104,6 @@ def test_max_min_reaches_both_of_its_bounds(values, low, width):
 
 
 @given(values=logits())
-@settings(deadline=None)
 def test_winner_take_all_has_one_one(values):
     couplings = NORMALIZATIONS["winner-take-all"](values)
     assert couplings.sum(-1).eq(1).all()
@@ -118,7 +112,6 @@ def test_winner_take_all_has_one_one(values):
 
 
 @given(values=logits())
-@settings(deadline=None)
 def test_centered_max_min_stays_within_one_and_balances(values):
     couplings = NORMALIZATIONS["centered-max-min"](values)
     assert couplings.abs().max() <= 1
@@ -126,7 +119,6 @@ def test_centered_max_min_stays_within_one_and_balances(values):
 
 
 @given(values=logits())
-@settings(deadline=None)
 def test_z_score_has_mean_zero_and_variance_one_or_nothing(values):
     couplings = NORMALIZATIONS["z-score"](values)
     alive = (values.amax(-1) > values.amin(-1)).double()
@@ -135,7 +127,6 @@ def test_z_score_has_mean_zero_and_variance_one_or_nothing(values):
 
 
 @given(values=logits())
-@settings(deadline=None)
 def test_adjusted_log_starts_at_zero_and_keeps_the_order(values):
     couplings = NORMALIZATIONS["adjusted-log"](values)
     assert couplings.amin(-1).eq(0).all()
@@ -143,7 +134,6 @@ def test_adjusted_log_starts_at_zero_and_keeps_the_order(values):
 
 
 @given(values=logits())
-@settings(deadline=None)
 def test_leaky_softmax_keeps_something_for_nobody(values):
     assert NORMALIZATIONS["leaky-softmax"](values).sum(-1).lt(1 + 1e-12).all()
 

@@ -38,7 +38,6 @@ def gradient_of(poses, wanted):
 
 
 @given(s=st.lists(st.floats(-1e6, 1e6, width=32, allow_subnormal=False), min_size=1, max_size=8))
-@settings(deadline=None)
 def test_squash_is_the_usual_form(s):
     s = torch.tensor(s, dtype=torch.float64)
     assert_near(squash(s), literal_squash(s))
@@ -60,14 +59,13 @@ def test_squash_of_a_three_four_vector_by_hand():
 
 
 @given(u=votes(), r=st.integers(1, 4))
-@settings(deadline=None)
 def test_routing_with_softmax_is_the_papers_first_procedure(u, r):
     assert_near(route(u, "softmax", r), torch.stack([softmax_procedure(image, r) for image in u]))
 
 
 @pytest.mark.parametrize("name", FOLLOWS_THE_SECOND_BOX)
 @given(u=votes(), r=st.integers(1, 4))
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 def test_routing_with_any_other_is_the_papers_second_procedure(name, u, r):
     if name == "sum":
         u = u.abs() + 0.1 * u.abs().amax()  # sums near zero amplify rounding without bound, in both
@@ -76,7 +74,7 @@ def test_routing_with_any_other_is_the_papers_second_procedure(name, u, r):
 
 @pytest.mark.parametrize("name", ["softmax", "max-min", "centered-max-min", "z-score", "adjusted-log"])
 @given(u=votes(), r=st.integers(1, 3))
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 def test_full_backpropagation_is_autograd_on_the_literal_procedure(name, u, r):
     u = u.abs() + torch.linspace(0.1, 0.5, u.numel(), dtype=u.dtype).reshape(u.shape)  # no dead child: no ties
     u.requires_grad_()
@@ -88,7 +86,7 @@ def test_full_backpropagation_is_autograd_on_the_literal_procedure(name, u, r):
 
 @pytest.mark.parametrize("name", ["softmax", "max-min", "winner-take-all", "z-score"])
 @given(u=votes(), r=st.integers(2, 4))
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 def test_by_default_gradients_flow_through_the_last_weighted_sum_only(name, u, r):
     u.requires_grad_()
     literal = []
@@ -103,7 +101,7 @@ def test_by_default_gradients_flow_through_the_last_weighted_sum_only(name, u, r
 
 @names
 @given(u=votes(), r=st.integers(1, 4), part=st.integers(1, 3))
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 def test_the_layer_routes_piece_by_piece_as_the_loop_does_at_once(name, u, r, part):
     """The fast path against the literal one: every step, and the gradients of parts and weights."""
     batch, children, parents, pose = u.shape

@@ -30,7 +30,7 @@ def seeded(seed=0):
     return Generator().manual_seed(seed)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(right=st.integers(-15, 15), down=st.integers(-15, 15))
 def test_a_shift_by_dx_dy_equals_the_slice(right, down):
     images = some()
@@ -101,7 +101,7 @@ def test_random_rotations_stay_within_their_bound():
     assert degrees.max() > 17
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(size=st.integers(1, 10), seed=st.integers(0, 1000))
 def test_random_crops_are_windows_of_their_image(size, seed):
     images = some(seed=seed)

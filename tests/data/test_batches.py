@@ -63,7 +63,7 @@ def test_another_seed_or_epoch_gives_another_order_and_augmentation(change):
     assert not torch.equal(one.images, other.images)
 
 
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(skip=st.integers(0, 9))
 def test_an_epoch_resumed_at_a_batch_goes_on_with_the_same_bits(skip):
     assert all(same(*pair) for pair in zip(epoch(skip=skip), epoch()[skip:], strict=True))
@@ -87,7 +87,7 @@ def test_processes_together_see_what_one_would_see(world):
         assert max(map(len, parts)) - min(map(len, parts)) <= 1
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(count=st.integers(1, 60), batch_size=st.integers(1, 70))
 def test_the_count_is_the_number_of_batches(count, batch_size):
     found = list(batches(some(count), batch_size, seed=0, epoch=0))

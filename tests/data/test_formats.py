@@ -5,7 +5,7 @@ import struct
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
@@ -13,7 +13,6 @@ from maxmincaps.data import formats
 from maxmincaps.errors import InputError
 
 
-@settings(deadline=None)
 @given(shape=st.one_of(st.tuples(st.integers(0, 5)), st.tuples(*[st.integers(0, 5)] * 3)), seed=st.integers(0, 99))
 def test_idx_files_are_read_as_they_were_written(shape, seed):
     array = np.random.default_rng(seed).integers(0, 256, shape, dtype=np.uint8)

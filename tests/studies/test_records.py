@@ -141,6 +141,13 @@ def test_a_budget_is_told_with_all_that_makes_it_smaller_than_the_paper(serial):
     assert records.budget_in_words(paper) == "8 epochs of 120 images, regenerated images"
 
 
+def test_a_budget_tells_what_the_products_were_computed_in_and_not_what_was_asked_for(serial):
+    row = records.table(serial)[0]
+    assert row["used_precision"] == "fp32"
+    assert "bf16" not in records.budget_in_words(row | {"precision": "bf16"})
+    assert records.budget_in_words(row | {"used_precision": "bf16"}).endswith("products in bf16")
+
+
 @pytest.mark.parametrize("other", [{"conv_channels": 512}, {"conv_kernel": 5}, {"decoder": [8]}])
 def test_a_network_of_other_sizes_than_the_papers_is_called_so_and_not_smaller(tmp_path, other):
     row = write_run(tmp_path, Recipe(epochs=8), best=0.9)

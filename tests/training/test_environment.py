@@ -1,9 +1,46 @@
 """What a record says of the machine that it was made on."""
 
+import runpy
+import shutil
+import subprocess
+
 import pytest
 import torch
 
+from maxmincaps.training import environment as module
 from maxmincaps.training.environment import environment
+
+
+class Checkout:
+    """A repository with a copy of the module where the package would have it."""
+
+    def __init__(self, folder):
+        self.package = folder / "package"
+        (self.package / "training").mkdir(parents=True)
+        self.module = shutil.copy(module.__file__, self.package / "training")
+        self.git("init", "-q")
+        self.git("commit", "-q", "--allow-empty", "-m", "a")
+
+    def git(self, *words):
+        command = ["git", "-c", "user.name=a", "-c", "user.email=a@b", *words]
+        subprocess.run(command, cwd=self.package, check=True)
+
+    def told(self):
+        return runpy.run_path(str(self.module))["environment"](torch.device("cpu"))["commit"]
+
+
+def test_the_commit_of_a_repository_that_the_package_is_merely_installed_in_is_not_told(tmp_path):
+    assert Checkout(tmp_path).told() is None
+
+
+def test_a_change_anywhere_in_the_package_is_told_beside_its_commit(tmp_path):
+    checkout = Checkout(tmp_path)
+    (checkout.package / "network.py").write_text("first")
+    checkout.git("add", ".")
+    checkout.git("commit", "-q", "-m", "b")
+    commit = checkout.told()
+    (checkout.package / "network.py").write_text("second")
+    assert (len(commit), checkout.told()) == (12, f"{commit}+")
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,7 @@
 """From a recipe to a record: what is left on the disk, and that the same recipe gives the same bits."""
 
 import json
-import runpy
 import shutil
-import subprocess
 
 import pytest
 import torch
@@ -12,7 +10,7 @@ from safetensors.torch import load_file
 from maxmincaps import fit, load_network
 from maxmincaps.data.images import splits
 from maxmincaps.errors import InputError
-from maxmincaps.training import environment, processes
+from maxmincaps.training import processes
 from maxmincaps.training.checkpoint import CHECKPOINT
 from maxmincaps.training.evaluate import class_lengths
 from maxmincaps.training.prepare import initial_network
@@ -32,16 +30,6 @@ def test_a_record_holds_all_that_a_reader_asks_for(whole):
     assert whole.data["classes"] == list("0123456789")
     assert {"torch", "processor", "threads", "commit", "started_at"} <= whole.environment.keys()
     assert not (whole.folder / CHECKPOINT).exists()
-
-
-def test_the_commit_of_a_repository_that_the_package_is_merely_installed_in_is_not_told(tmp_path):
-    for words in (
-        ["init", "-q"],
-        ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "--allow-empty", "-m", "a"],
-    ):
-        subprocess.run(["git", *words], cwd=tmp_path, check=True)
-    installed = shutil.copy(environment.__file__, tmp_path / "installed.py")
-    assert runpy.run_path(str(installed))["environment"](torch.device("cpu"))["commit"] is None
 
 
 def test_the_lengths_of_every_test_image_are_kept(whole):

@@ -50,9 +50,7 @@ class Transform(NamedTuple):
     real: Float[Tensor, "real_plane column"]
     paired: Float[Tensor, "paired_plane two_columns"]
 
-    def planes(
-        self, places: Float[Tensor, "row column number"], dtype: torch.dtype
-    ) -> Float[Tensor, "plane number"]:
+    def planes(self, places: Float[Tensor, "row column number"], dtype: torch.dtype) -> Float[Tensor, "plane number"]:
         """Apply the map. Both sides may have another precision than it has itself, in which everything is computed."""
         _, columns, numbers = places.shape
         steps = self._steps()

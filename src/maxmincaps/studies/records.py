@@ -42,7 +42,8 @@ _DATA = {
     "vote_sigma": "used_vote_sigma",
     "rates": "used_rates",
 }
-_ENVIRONMENT = ("started_at", "maxmincaps", "commit", "torch", "processor")
+_ENVIRONMENT = {name: name for name in ("started_at", "maxmincaps", "commit", "torch", "processor")}
+_ENVIRONMENT["precision"] = "used_precision"
 _SETTINGS = tuple(name for name in Recipe.model_fields if name not in MachineSettings.model_fields)
 # A folder without runs has these columns too, so that a question about it is answered with no rows.
 _COLUMNS = {
@@ -111,7 +112,7 @@ def row_of(record: Record) -> Row:
         "epochs_done": len(history),
         **{name: result[name] for name in _RESULT},
         **{ours: data.get(theirs) for theirs, ours in _DATA.items()},
-        **{name: where.get(name) for name in _ENVIRONMENT},
+        **{ours: where.get(theirs) for theirs, ours in _ENVIRONMENT.items()},
     }
 
 
@@ -184,6 +185,8 @@ def budget_in_words(row: Row) -> str:
         words.append(f"best epoch by {row['judged_on']:,} of {row['tested_on']:,} test images")
     if not has_papers_network(row):
         words.append("not the paper's network")
+    if row["used_precision"] == "bf16":
+        words.append("products in bf16")
     if row["regenerated"]:
         words.append("regenerated images")
     return ", ".join(words)

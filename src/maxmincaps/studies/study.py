@@ -93,6 +93,8 @@ class Budget:
             parts.append(f"each epoch judged by {self.test_images:,} test images")
         if "conv_channels" in self.changes:
             parts.append("a smaller network than the paper's")
+        if self.changes.get("precision") == "bf16":
+            parts.append("large products in bf16 where the processor has it")
         own = (name for name in self.datasets if name in datasets)
         of = ", ".join([*own, *self.lines, *(f"{value:g}" for value in self.values)])
         return (f"{of}: " if of else "") + ", ".join(parts)

@@ -17,8 +17,8 @@ from maxmincaps.studies.table_1_datasets import MINUTE
 _ERRORS = {"Softmax": (0.35, 0.29, 0.32, 0.021), "Max-Min": (0.27, 0.20, 0.24, 0.025)}
 _MEASURES = ("max_test_error_percent", "min_test_error_percent", "mean_test_error_percent", "sd_test_error_percent")
 
-HALF = {"precision": "bf16"}
-"""Large products in bf16: a run then ends within an hour and a half on one core that has such products."""
+HALF_PRECISION = {"precision": "bf16"}
+"""So that a run ends within an hour and a half on one core, if it has such products."""
 
 MNIST_RECORD = Study(
     name="mnist-record",
@@ -44,14 +44,14 @@ MNIST_RECORD = Study(
         "paper": (Budget(epochs=500, seeds=10),),
         "full": (Budget(epochs=50, seeds=4),),
         "small": (
-            Budget(epochs=20, seeds=3, lines=("Max-Min",), changes=HALF),
-            Budget(epochs=20, lines=("Softmax",), changes=HALF),
+            Budget(epochs=20, seeds=3, lines=("Max-Min",), changes=HALF_PRECISION),
+            Budget(epochs=20, lines=("Softmax",), changes=HALF_PRECISION),
         ),
         "minute": (replace(MINUTE, seeds=3),),
     },
     notes={
         "full": "50 epochs, not the paper's 500",
-        "small": "20 epochs, not the paper's 500",
+        "small": "20 epochs, not the paper's 500; large products in bf16",
         "minute": "a smaller network than the paper's, and 4 epochs instead of 500",
     },
 )

@@ -48,7 +48,7 @@ def peak_memory_mb(device: torch.device) -> float:
 
 def _commit() -> str | None:
     """Name the commit of the source, where it is a checkout; `+` says that it was changed."""
-    source = Path(__file__).resolve().parent
+    source = Path(__file__).resolve().parents[1]
 
     def git(*words: str) -> str:
         return subprocess.run(["git", *words], cwd=source, capture_output=True, text=True, check=True).stdout.strip()
