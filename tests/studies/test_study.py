@@ -104,6 +104,14 @@ def test_only_keeps_exactly_what_it_names(names, seeds):
     assert [r.fingerprint() for r in found] == [r.fingerprint() for r in wanted]
 
 
+@pytest.mark.parametrize(("study", "scale"), WITH_RUNS, ids=lambda value: getattr(value, "name", value))
+def test_only_can_name_every_line_of_a_study(study, scale):
+    entries = study.entries(scale, seeds=1)
+    for label in {entry.line.label for entry in entries}:
+        found = select(entries, parse_only(f"seed=0,line={label}"))
+        assert [entry.line.label for entry in found] == [e.line.label for e in entries if e.line.label == label]
+
+
 @pytest.mark.parametrize("text", ["dataset", "dataset=", "colour=red"])
 def test_a_wish_that_cannot_be_read_is_refused_in_a_line(text):
     with pytest.raises(InputError, match=r"--only|no setting is called"):

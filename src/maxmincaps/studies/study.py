@@ -1,5 +1,6 @@
 """A study: a table or a figure of the paper, written down as the grid of runs that it needs."""
 
+import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import product
@@ -195,13 +196,13 @@ def select(entries: Iterable[Entry], only: Mapping[str, Iterable[str]]) -> list[
 
 
 def parse_only(text: str) -> dict[str, tuple[str, ...]]:
-    """Read `dataset=mnist,seed=0,seed=1`: the same name twice means either.
+    """Read `dataset=mnist,seed=0,seed=1`: the same name twice means either, and a value may have commas in it.
 
-    >>> parse_only("dataset=mnist,seed=0,seed=1")
-    {'dataset': ('mnist',), 'seed': ('0', '1')}
+    >>> parse_only("dataset=mnist,seed=0,seed=1,line=Softmax, 1 iteration")
+    {'dataset': ('mnist',), 'seed': ('0', '1'), 'line': ('Softmax, 1 iteration',)}
     """
     wanted: dict[str, tuple[str, ...]] = {}
-    for part in filter(None, text.split(",")):
+    for part in filter(None, re.split(r",(?=[^,]*=)", text)):
         name, equals, value = (word.strip() for word in part.partition("="))
         if not equals or not value:
             raise InputError(f"--only: expected name=value,name=value, found {part!r}")

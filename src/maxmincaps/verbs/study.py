@@ -111,8 +111,11 @@ def run(
         raise InputError(f"--workers: expected at least 1, found {workers}")
     entries = [entry for study in _with_scale(name, scale) for entry in study.entries(scale, seeds)]
     recipes = unique(entry.recipe for entry in select(entries, parse_only(only)))
+    if not entries:
+        raise InputError(f"study {name} needs no runs")
     if not recipes:
-        raise InputError(f"study {name}: no run fits --only {only}" if only else f"study {name} needs no runs")
+        lines = dict.fromkeys(repr(entry.line.label) for entry in entries)
+        raise InputError(f"study {name}: no run fits --only {only}; its lines are {', '.join(lines)}")
     # Where a run is trained is no part of what it is, so the record is the same.
     wanted = threads or (None if cluster or workers == 1 else threads_for(workers))
     recipes = [recipe.but(threads=recipe.threads or wanted) for recipe in recipes]
