@@ -6,7 +6,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 REPORT = ROOT / "results" / "report"
-TABLE = re.compile(r"(<!-- results: table (?P<name>[\w-]+) -->\n).*?(<!-- results: end -->)", re.DOTALL)
+BLOCK = re.compile(
+    r"(<!-- results: (?P<kind>table|caption) (?P<name>[\w-]+) -->\n).*?(<!-- results: end -->)", re.DOTALL
+)
+FOLDERS = {"table": "tables", "caption": "figures"}
 FIGURE = re.compile(r"\((?P<where>[\w./-]*images/results/(?P<name>[\w-]+\.png))\)")
 
 
@@ -16,8 +19,8 @@ def pages() -> list[Path]:
 
 
 def filled(text: str) -> str:
-    """Give a page's text with the tables as the report has them."""
-    return TABLE.sub(lambda found: f"{found[1]}\n{_table(found['name'])}\n{found[3]}", text)
+    """Give a page's text with the tables, and the captions of figures, as the report has them."""
+    return BLOCK.sub(lambda found: f"{found[1]}\n{_block(found['kind'], found['name'])}\n{found[4]}", text)
 
 
 def figures(page: Path) -> dict[Path, Path]:
@@ -26,8 +29,8 @@ def figures(page: Path) -> dict[Path, Path]:
     return {page.parent / found["where"]: REPORT / "figures" / found["name"] for found in shown}
 
 
-def _table(name: str) -> str:
-    return (REPORT / "tables" / f"{name}.md").read_text(encoding="utf-8")
+def _block(kind: str, name: str) -> str:
+    return (REPORT / FOLDERS[kind] / f"{name}.md").read_text(encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -194,7 +194,7 @@ class TrainingSettings(Settings):
     """What a loss or gradient that is not finite does: stop the run, or skip that step and count it."""
 
     precision: Literal["fp32", "bf16"] = "fp32"
-    """Arithmetic of the large products; bf16 where the processor has it."""
+    """Arithmetic of the large products in training; bf16 where the processor has it. What is judged is fp32."""
 
     seed: int = Field(0, ge=0, le=2**63 - 1)
     """Decides initial weights, order of images and augmentation. On a CPU, the same seed gives the same bits."""

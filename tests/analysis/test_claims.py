@@ -188,8 +188,40 @@ def test_the_vote_and_the_record_are_judged_by_the_lengths_in_the_records(tmp_pa
     assert found["record-beats-softmax"].verdict is Verdict.HOLDS
     assert found["single-record"].verdict is Verdict.HOLDS
     assert found["vote-record"].verdict is Verdict.HOLDS
-    assert found["vote-record"].ours == "0.00 % (0 images)"
+    assert found["vote-record"].ours == "0.00 % (0 images, final weights)"
     assert (found["vote-beats-one"].verdict, found["vote-beats-one"].n) == (Verdict.HOLDS, 3)
+
+
+INSIDE = (
+    "softmax-stays-near-start", "max-min-spreads", "several-strong-parents", "most-logits-stay-at-zero",
+    "true-class-longer", "other-classes-shorter", "tuning-keeps-shape",
+)  # fmt: skip
+
+
+def test_runs_whose_records_lack_what_a_claim_is_measured_by_are_not_called_no_runs(tmp_path):
+    rows = write_study(tmp_path, "datasets", "full", as_the_paper)
+    found = by_name(rows.values())
+    for name in INSIDE:
+        assert (found[name].verdict, found[name].n) == (Verdict.TOO_FEW, 0)
+        assert found[name].ours == "the records do not hold what this is measured by"
+        assert "20 epochs" in found[name].budget
+
+
+def test_a_claim_about_both_normalizations_needs_both(tmp_path):
+    rows = write_study(tmp_path, "datasets", "full", as_the_paper)
+    for (label, *_), row in rows.items():
+        logits = torch.zeros(3, 100, 10)
+        logits[1:, : 80 if label == "Max-Min" else 1] = 1.0
+        write_trace(tmp_path / row["fingerprint"], logits, torch.full((3, 100, 10), 0.1))
+    assert by_name(rows.values())["most-logits-stay-at-zero"].verdict is Verdict.FAILS
+
+
+def test_a_damaged_record_costs_the_claims_that_ask_for_it_and_no_others(tmp_path):
+    rows = write_study(tmp_path, "datasets", "full", as_the_paper)
+    (tmp_path / rows["Max-Min", None, "mnist", 0]["fingerprint"] / "trace.safetensors").write_bytes(b"torn")
+    found = by_name(rows.values())
+    assert found["max-min-spreads"].ours.startswith("cannot be judged: ")
+    assert found["better-on-mnist"].verdict is Verdict.HOLDS
 
 
 def test_what_is_inside_the_networks_is_judged_by_their_traces_and_lengths(tmp_path):
@@ -205,8 +237,4 @@ def test_what_is_inside_the_networks_is_judged_by_their_traces_and_lengths(tmp_p
         lengths = torch.eye(10)[labels] * (0.9 if hard else 0.8) + (0.05 if hard else 0.1)
         write_lengths(tmp_path / row["fingerprint"], lengths + 1e-3 * torch.rand(100, 10, generator=noise), labels)
     found = by_name(rows.values())
-    names = (
-        "softmax-stays-near-start", "max-min-spreads", "several-strong-parents", "most-logits-stay-at-zero",
-        "true-class-longer", "other-classes-shorter", "tuning-keeps-shape",
-    )  # fmt: skip
-    assert {name: found[name].verdict for name in names} == dict.fromkeys(names, Verdict.HOLDS)
+    assert {name: found[name].verdict for name in INSIDE} == dict.fromkeys(INSIDE, Verdict.HOLDS)

@@ -156,6 +156,18 @@ def test_autocast_works_with_all_of_it(images):
     assert all(parameter.grad.isfinite().all() for parameter in network.parameters())
 
 
+@pytest.mark.parametrize("settings", [{"iterations": 1}, {"iterations": 3}, {"full_backpropagation": True}])
+def test_routing_keeps_the_weights_precision_under_autocast(images, settings):
+    network = CapsNet(**{**TINY, **settings})
+    with torch.autocast("cpu", torch.bfloat16):
+        parts = network.parts(images)
+        steps = list(network.digits.steps(parts))
+    assert parts.dtype == torch.bfloat16
+    assert {step.poses.dtype for step in steps} == {torch.float32}
+    again = network.digits(parts.float())
+    torch.testing.assert_close(steps[-1].poses, again, rtol=1e-5, atol=1e-6)
+
+
 def test_wrong_images_and_sizes_are_said(images):
     with pytest.raises(InputError, match=r"takes images of \(1, 28, 28\), found \(3, 28, 28\)"):
         CapsNet(**TINY)(images.expand(-1, 3, -1, -1))

@@ -31,6 +31,7 @@ FIGURES += ["test-against-training", "first-steps-1", "rates", "options", "learn
 TABLES = [
     "claims",
     "table-1",
+    "table-1-in-short",
     "table-2",
     "table-3",
     "table-4",
@@ -73,7 +74,7 @@ def page(runs, studies, tmp_path_factory):
 def test_every_figure_and_table_is_there_without_any_weights(page, runs):
     assert not [*runs.rglob("best.safetensors"), *runs.rglob("last.safetensors")]
     assert {path.name for path in (page.parent / "figures").iterdir()} == {
-        f"{name}.{ending}" for name in FIGURES for ending in ("png", "svg")
+        f"{name}.{ending}" for name in FIGURES for ending in ("png", "svg", "md")
     }
     assert {path.name for path in (page.parent / "tables").iterdir()} == {
         f"{name}.{ending}" for name in TABLES for ending in ("md", "tex", "csv")

@@ -230,11 +230,11 @@ def test_people_stand_beside_the_network_class_by_class():
     random = np.random.default_rng(0)
     pixels = random.integers(0, 255, (1, 28, 28), np.uint8)
     question = Question(7, 1, 3, random.random(10), pixels, random.integers(0, 9, 10))
-    figure = human_or_network([("a poor image", question)], [str(digit) for digit in range(10)], 120, 3)
+    figure = human_or_network([("a poor image", question)], [str(digit) for digit in range(10)], 3)
     people, network = (container.patches for container in figure.axes[0].containers)
     assert [bar.get_height() for bar in people] == pytest.approx(question.people.tolist())
     assert [bar.get_height() for bar in network] == pytest.approx(question.network.tolist())
-    assert "people (n = 120)" in words(figure)
+    assert f"a poor image (#7, true class 1, {question.counts.sum()} answers)" in words(figure)
 
 
 def test_drawing_leaves_matplotlibs_settings_alone(tmp_path):

@@ -105,7 +105,7 @@ def test_regenerated_images_are_named_so_wherever_their_numbers_stand(runs, stud
         path.write_text(json.dumps({**json.loads(path.read_text()), "regenerated": True}))
     found = tables.table_1(shown(studies["datasets"], table(tmp_path / "runs")))
     assert all(row[0] == "MNIST-5k (regenerated)" for row in found.rows)
-    assert any("another draw" in note for note in found.notes)
+    assert any("other random choices" in note for note in found.notes)
 
 
 def test_diverged_runs_are_counted_and_have_no_number(runs, studies, rows):

@@ -112,7 +112,7 @@ def test_only_can_name_every_line_of_a_study(study, scale):
         assert [entry.line.label for entry in found] == [e.line.label for e in entries if e.line.label == label]
 
 
-@pytest.mark.parametrize("text", ["dataset", "dataset=", "colour=red"])
+@pytest.mark.parametrize("text", ["dataset", "dataset=", "colour=red", "seed=0,1", "seed=0,1,line=Max-Min"])
 def test_a_wish_that_cannot_be_read_is_refused_in_a_line(text):
     with pytest.raises(InputError, match=r"--only|no setting is called"):
         parse_only(text)

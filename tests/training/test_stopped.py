@@ -6,6 +6,9 @@ import pytest
 
 from maxmincaps import Recipe, fit
 from maxmincaps.errors import InputError
+from maxmincaps.studies.records import row_of
+from maxmincaps.training import fit as fit_module
+from maxmincaps.training import results
 from maxmincaps.training.checkpoint import CHECKPOINT
 from maxmincaps.training.observer import Observer
 from maxmincaps.training.record import Record
@@ -58,6 +61,26 @@ def test_the_average_and_what_was_watched_survive_a_stop(tiny, tmp_path):
     resumed = fit(recipe, tmp_path / "run", resume=True)
     assert equal_bits(resumed, whole)
     assert resumed.read("steps.jsonl") == whole.read("steps.jsonl")
+
+
+def test_a_record_tells_how_a_run_began_and_what_was_otherwise_when_it_went_on(half, tiny, monkeypatch):
+    began = half.environment
+    told = results.begin_record
+
+    def elsewhere(run, environment):
+        told(run, environment | {"processor": "another", "precision": "bf16"})
+
+    monkeypatch.setattr(fit_module, "begin_record", elsewhere)
+    resumed = fit(tiny(), half.folder, resume=True)
+    (part,) = resumed.environment["continued"]
+    assert {name: resumed.environment[name] for name in began} == began
+    assert part.keys() == {"started_at", "processor", "precision"}
+    assert row_of(resumed)["used_precision"] == "fp32, then bf16"
+
+
+def test_a_run_that_goes_on_as_it_began_says_nothing_more(half, tiny):
+    began = half.environment
+    assert fit(tiny(), half.folder, resume=True).environment == began
 
 
 def test_a_complete_run_is_not_trained_again(whole, tiny):

@@ -122,14 +122,29 @@ def smaller_gap(rows: Sequence[Row]) -> Finding:
 
 def per_run(rows: Sequence[Row], measure: Measure, unit: str, above: float, line: str | None = None) -> Finding:
     """The mean of a measure over runs, of one line or of all, lies above a bound."""
-    here = _measured([row for row in rows if line in (row["line"], None)], measure)
-    return _judged([row["measured"] for row in here], here, unit, above)
+    asked = [row for row in rows if line in (row["line"], None)]
+    here = _measured(asked, measure)
+    return _judged([row["measured"] for row in here], here, unit, above) if here else _not_kept(asked)
+
+
+def per_both(rows: Sequence[Row], measure: Measure, unit: str, above: float) -> Finding:
+    """The mean of a measure lies above a bound for Max-Min and for Softmax alike: of each pair the lower one counts."""
+    here = _measured(rows, measure)
+    lower = [min(both) for both in pairs(here, itemgetter("measured"), MAX_MIN, SOFTMAX).values()]
+    return _judged(lower, here, unit, above) if here else _not_kept(rows)
 
 
 def per_pair(rows: Sequence[Row], measure: Measure, unit: str, first: str, second: str) -> Finding:
     """A measure is larger for one line than for the other, pair by pair."""
     here = _measured(rows, measure)
-    return _judged(paired(here, itemgetter("measured"), first, second), here, unit)
+    return _judged(paired(here, itemgetter("measured"), first, second), here, unit) if here else _not_kept(rows)
+
+
+def _not_kept(rows: Sequence[Row]) -> Finding:
+    """Say of runs whose records lack what a measure is taken from that they are there, and what is wrong."""
+    if not complete(rows):
+        return _nothing(rows)
+    return Finding("the records do not hold what this is measured by", Verdict.TOO_FEW, rows, 0)
 
 
 def _measured(rows: Sequence[Row], measure: Measure) -> list[Row]:
@@ -139,7 +154,10 @@ def _measured(rows: Sequence[Row], measure: Measure) -> list[Row]:
 
 def tuning_keeps_shape(rows: Sequence[Row]) -> Finding:
     """The tuning curves of both normalizations correlate by more than 0.9."""
-    here = [row for row in rows if row["dataset"] in ("mnist", "cifar10", "mnist-5k")]
+    asked = [row for row in rows if row["dataset"] in ("mnist", "cifar10", "mnist-5k")]
+    here = [row for row in complete(asked) if measures.has(row, "lengths.safetensors")]
+    if not here:
+        return _not_kept(asked)
     return _judged(measures.tuning_likenesses(here), here, "correlation of the curves", 0.9)
 
 
@@ -177,7 +195,7 @@ def vote_record(rows: Sequence[Row]) -> Finding:
     if len(here) < 3:
         return _nothing(here)
     together = vote([responses(row["folder"]) for row in here])
-    ours = f"{together.error_percent:.2f} % ({len(together.wrong)} images)"
+    ours = f"{together.error_percent:.2f} % ({len(together.wrong)} images, final weights)"
     holds = together.error_percent <= 0.17 + 1e-9
     return Finding(ours, Verdict.HOLDS if holds else Verdict.FAILS, here, len(here))
 
@@ -189,7 +207,7 @@ def vote_beats_one(rows: Sequence[Row]) -> Finding:
     for first in range(0, len(here) - 2, 3):
         three = [responses(row["folder"]) for row in here[first : first + 3]]
         saved.append(sum(model.error_percent for model in three) / 3 - vote(three).error_percent)
-    return _judged(saved, here, "points of error saved by a vote of three")
+    return _judged(saved, here, "points of error saved by a vote of three, final weights")
 
 
 def record_beats_softmax(rows: Sequence[Row]) -> Finding:

@@ -116,10 +116,9 @@ def whole_curves(rows: Sequence[Row]) -> list[dict[float, float]]:
 
 
 def tuning_likenesses(rows: Sequence[Row]) -> list[float]:
-    """Correlate the tuning curves of Softmax and Max-Min, for each dataset and seed that both have."""
-    kept = [row for row in rows if has(row, "lengths.safetensors")]
+    """Correlate the tuning curves of Softmax and Max-Min, for each dataset and seed that both have, from lengths."""
     by_key: dict[tuple[str, int], dict[str, torch.Tensor]] = defaultdict(dict)
-    for row in kept:
+    for row in rows:
         by_key[row["dataset"], row["seed"]][row["line"]] = tuning_of(responses(row["folder"])).flatten()
     pairs = [both for both in by_key.values() if {"Softmax", "Max-Min"} <= both.keys()]
     return [torch.corrcoef(torch.stack([both["Softmax"], both["Max-Min"]]))[0, 1].item() for both in pairs]

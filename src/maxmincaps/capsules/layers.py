@@ -125,8 +125,9 @@ class RoutedCapsules(nn.Module):
 
     def votes(self, parts: Parts) -> VoteProducts:
         """Give the votes of all children, for `routing_steps`, with gradients through all that is asked of them."""
+        parts = parts.to(self.weights.dtype)
         if self.iterations == 1 or torch.compiler.is_compiling():
-            return UnformedVotes(parts.to(self.weights.dtype), self.weights)
+            return UnformedVotes(parts, self.weights)
         return HeldVotes(
             einsum(self.weights, parts, "child parent pose part, batch child part -> batch child parent pose")
         )
@@ -143,11 +144,13 @@ class RoutedCapsules(nn.Module):
         return self._steps(parts, only_last=False)
 
     def _steps(self, parts: Parts, only_last: bool) -> Iterator[RoutingStep]:
+        # Routing waits for memory, not for arithmetic: under autocast it keeps the weights' precision.
         if self.full_backpropagation or self.iterations == 1 or torch.compiler.is_compiling():
-            yield from self._routing(self.votes(parts))
+            with _without_autocast(parts.device.type):
+                steps = list(self._routing(self.votes(parts)))
+            yield from steps
             return
         kept, sums = [], []
-        # These products wait for memory, not for arithmetic: under autocast they keep the weights' precision.
         with torch.no_grad(), _without_autocast(parts.device.type):
             for votes in votes_in_pieces(parts, self.weights):
                 kept.append(deque(self._routing(votes), maxlen=1 if only_last else None))

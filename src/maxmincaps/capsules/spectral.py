@@ -58,7 +58,7 @@ class _Spectral(torch.autograd.Function):
             maps.outputs.places(output_planes.flatten(1), outputs.flatten(2))
         ctx.save_for_backward(*spectra)
         ctx.geometry, ctx.product = geometry, product
-        ctx.images, ctx.kernel = (images.shape, images.dtype), (kernel.shape, kernel.dtype)
+        ctx.shapes, ctx.dtypes = (images.shape, kernel.shape), (images.dtype, kernel.dtype)
         return outputs
 
     @staticmethod
@@ -67,8 +67,8 @@ class _Spectral(torch.autograd.Function):
         maps = ctx.geometry.transforms(gradient)
         needs_images, needs_weight = ctx.needs_input_grad[:2]
         idle_pixels, idle_elements = zip(ctx.geometry.rows.idle(), ctx.geometry.columns.idle(), strict=True)
-        images = _empty(*ctx.images, gradient, idle_pixels) if needs_images else None
-        kernel = _empty(*ctx.kernel, gradient, idle_elements) if needs_weight else None
+        images = _empty(ctx.shapes[0], ctx.dtypes[0], gradient, idle_pixels) if needs_images else None
+        kernel = _empty(ctx.shapes[1], ctx.dtypes[1], gradient, idle_elements) if needs_weight else None
         with torch.autocast(gradient.device.type, enabled=False):
             planes = _planes(maps.outputs, gradient, ctx.product)
             spectra = iter(ctx.saved_tensors)

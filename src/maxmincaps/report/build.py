@@ -91,6 +91,7 @@ def _written(plate: Plate, out: Path) -> Written:
     """Write a plate's files, and give it as the page shows it."""
     if isinstance(plate.content, Figure):
         paths = save(plate.content, out / "figures", plate.name)
+        write_whole(out / "figures" / f"{plate.name}.md", f"{plate.title}. {plate.caption}\n".encode())
         html = Markup(for_page(paths[1].read_text(encoding="utf-8"), plate.name))
     elif isinstance(plate.content, Table):
         paths = tuple(plate.content.save(out / "tables"))

@@ -159,7 +159,10 @@ def accuracy(material: Material) -> list[Plate]:
         if dataset not in runs.scales
         for row in pair.values()
     ]
-    plates = [material.table("Table 1", words, tables.table_1(runs, own), runs)]
+    plates = [
+        material.table("Table 1", words, tables.table_1(runs, own), runs),
+        material.table("Table 1 at a glance", "A line for each dataset.", tables.table_1_in_short(runs), runs),
+    ]
     plates += _iterations(material, material.shown("iterations"))
     return [*plates, *_by_epoch(material)]
 
@@ -216,8 +219,8 @@ def _by_epoch(material: Material) -> list[Plate]:
 
     words = (
         "Accuracy after each epoch, on the images that the best epoch is chosen by: the test set, or a fixed part of "
-        "it, or images held out. Thin lines are runs with different seeds, thick ones their mean. The "
-        "steep first two epochs begin below the panels."
+        "it, or images held out. Thin lines are runs with different seeds, thick ones their mean. Panels begin "
+        "where the steep first two epochs end."
     )
     beside = (
         "The same accuracy against that in training, epoch after epoch, whatever time it took to get there: of two "

@@ -49,7 +49,7 @@ def _misclassified(
     plates = []
     if voted:
         caption = (
-            f"The {len(voted.wrong):,} images that the vote of three networks gets wrong "
+            f"The {len(voted.wrong):,} images that the vote of three networks, with their final weights, gets wrong "
             f"(the paper's vote: {told['vote_misclassified']}). "
         )
         plates.append(_wrong_images(material, "figure-9", "Figure 9", caption, voted, command, voters))
@@ -60,13 +60,16 @@ def _misclassified(
     for row, model in zip(voters, models, strict=True):
         number, letter = row["seed"] + 1, MODELS[row["seed"]]
         caption = (
-            f"The {len(model.wrong):,} images that model {letter} (seed {row['seed']}) gets wrong "
+            f"The {len(model.wrong):,} images that model {letter} (seed {row['seed']}, final weights) gets wrong "
             f"(the paper's: {told[f'model_{letter.lower()}_misclassified']}). "
         )
         name, title = f"figure-a{number}", f"Figure A.{number}"
         plates.append(_wrong_images(material, name, title, caption, model, command, [row]))
     whose = "the vote" if voted else f"model {MODELS[voters[0]['seed']]}"
-    caption = f"How often {whose} takes a true class for another. Bold: right answers. Shades are of the errors alone."
+    caption = (
+        f"How often {whose}, with final weights, takes a true class for another. Bold: right answers. Shades are of "
+        "the errors alone."
+    )
     confusion = mistakes.confusion(voted or models[0])
     rows = voters if voted else voters[:1]
     return [*plates, material.plate("confusion", "Confusion matrix", caption, confusion, command, rows)]
@@ -81,7 +84,8 @@ def _stand_in(material: Material) -> list[Plate]:
         name, row = list(pair.items())[-1]
         model, title = responses(row["folder"]), f"{title_of(dataset)}, one {name} network"
         caption = (
-            f"The {len(model.wrong):,} of {len(model.labels):,} test images of {title_of(dataset)} that it gets wrong. "
+            f"The {len(model.wrong):,} of {len(model.labels):,} test images of {title_of(dataset)} that it gets wrong "
+            "with its final weights. "
         )
         command = f"maxmincaps look misclassified {material.path(row)}"
         plates += [
@@ -119,9 +123,9 @@ def _people(material: Material, voted: Responses | None, voters: Sequence[Row]) 
     words = "People beside networks, class by class, for three of the images that the networks get wrong. "
     if poll is None or not (chosen := examples(poll)):
         return [*plates, Plate("figure-10", "Figure 10", words + "Nobody has been asked yet.", None, command)]
-    figure = human_or_network(chosen, poll.classes, poll.people, poll.models)
+    figure = human_or_network(chosen, poll.classes, poll.models)
     words += "People's shares sum to 1, the lengths of capsules do not."
-    return [*plates, material.plate("figure-10", "Figure 10", words, figure, command, voters)]
+    return [*plates, Plate("figure-10", "Figure 10", words, figure, command, below_paper=below)]
 
 
 def test_images(row: Row) -> UInt8[Tensor, "image channel height width"]:

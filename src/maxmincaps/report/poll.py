@@ -14,9 +14,7 @@ PEOPLE = "#6b7280"
 
 
 @styled
-def human_or_network(
-    examples: Sequence[tuple[str, Question]], classes: Sequence[str], people: int, models: int
-) -> Figure:
+def human_or_network(examples: Sequence[tuple[str, Question]], classes: Sequence[str], models: int) -> Figure:
     """Draw one bar chart an image: people beside the networks, class by class, and the image itself.
 
     An example is a question of the poll and what it is an example of.
@@ -25,10 +23,11 @@ def human_or_network(
     grid = figure.subplots(len(examples), 1, squeeze=False, sharey=True)[:, 0]
     for axes, letter, (title, question) in zip(grid, letters(), examples, strict=False):
         _pair_of_bars(axes, question, classes)
-        panel_title(axes, letter, f"{title} (#{question.image}, true class {classes[question.label]})")
+        asked = counted(int(question.counts.sum()), "answer")
+        panel_title(axes, letter, f"{title} (#{question.image}, true class {classes[question.label]}, {asked})")
     grid[-1].set_xlabel("class")
     handles, _ = grid[0].get_legend_handles_labels()
-    words = [f"people (n = {people})", f"network (mean of {counted(models, 'model')})"]
+    words = ["people", f"network (mean of {counted(models, 'model')})"]
     figure.legend(handles, words, loc="outside upper right", ncols=2)
     return figure
 

@@ -23,14 +23,15 @@ from maxmincaps.report.selection import (
 from maxmincaps.report.style import look
 from maxmincaps.report.table import NOT_RUN, Table
 from maxmincaps.studies.records import Row, how_many
-from maxmincaps.studies.study import PAPER_SCALE, PaperValue, title_of
+from maxmincaps.studies.study import LONG, PAPER_SCALE, PaperValue, title_of
 from maxmincaps.training.responses import Responses, responses
 
 BEST = "best_test_accuracy"
 DAGGER = "†"
 BEST_NOTE = (
-    "Best: of the epoch that the test set itself chose, or the part of it that the budget names; as in the paper, this "
-    "is optimistic. Final: of the last. Both are of all test images."
+    "Best: the epoch with the highest accuracy on the test set, or on the part of it that the budget names; as in the "
+    "paper, this is optimistic. Final: the last epoch. Both are measured on all test images, so a best epoch that a "
+    "part of them chose can lie below the final one."
 )
 SD_NOTE = "± is the sample standard deviation over n runs; a single run has none."
 NONE = "–"
@@ -60,6 +61,34 @@ def table_1(runs: Shown, own: Sequence[Sequence[Row]] = ()) -> Table:
         notes=_notes(runs, below_paper=runs.below_paper or bool(own)),
         words=("Normalization", "Our budget"),
     )
+
+
+def table_1_in_short(runs: Shown) -> Table:
+    """Give Table 1 at a glance: a line for each of the paper's datasets."""
+    lines = [line.label for line in runs.study.lines]
+    datasets = [name for name in runs.study.datasets if runs.study.reported(BEST, name, lines[0])]
+    return Table(
+        name="table-1-in-short",
+        caption="Test accuracy (%): the paper's best epoch, and ours, best / final.",
+        columns=("Dataset", *(f"{line}, {whose}" for whose in ("paper", "ours") for line in lines), "n", "Our budget"),
+        rows=tuple(
+            (
+                LONG.get(dataset, title_of(dataset)),
+                *(_reported(runs.study.reported(BEST, dataset, line)) for line in lines),
+                *(_best_and_final(runs.of(dataset, line)) for line in lines),
+                " and ".join(dict.fromkeys(how_many(runs.of(dataset, line)) for line in lines)),
+                budgets(row for line in lines for row in runs.of(dataset, line)) or NOT_RUN,
+            )
+            for dataset in datasets
+        ),
+        notes=(BEST_NOTE,),
+        words=("Our budget",),
+    )
+
+
+def _best_and_final(rows: Sequence[Row]) -> str:
+    both = (mean(rows, measure) for measure in (best_points, final_points))
+    return " / ".join(f"{found.mean:.2f}" for found in both if found) or missing(rows)
 
 
 def claims(found: Sequence[Evidence]) -> Table:
@@ -140,7 +169,8 @@ def table_2(runs: Shown) -> Table:
         rows=(*rows, *_vote_rows(runs, dataset)),
         notes=(
             *_notes(runs, runs.below_paper),
-            "A vote is the majority of three networks with their final weights; ties by summed length.",
+            "A vote is the majority of three networks with their final weights; ties by summed length. "
+            "Triples share networks, so their sd says little.",
         ),
         words=("Measure", "Budget"),
     )
@@ -169,13 +199,19 @@ def _vote_rows(runs: Shown, dataset: str) -> Iterable[tuple[str, ...]]:
     yield "Max-Min", "vote of 3, ours, seeds 0 to 2", NONE, NONE, single, NONE, f"{len(three)}", budget
     if len(models) > 3:
         triples = spread(list(models.values()))
-        yield "Max-Min", "votes of all triples, ours", *_extremes(triples, mark), f"{len(triples)}", budget
+        yield (
+            "Max-Min",
+            "votes of all triples, ours",
+            *_extremes(triples, mark),
+            f"{len(triples)} of {len(models)} runs",
+            budget,
+        )
 
 
 def table_3(asked: Poll | None, voted: Responses | None = None, below_paper: bool = True) -> Table:
-    """Compare people and networks: the paper's six images, those of our poll, and our networks on the paper's six.
+    """Compare people and networks: the paper's six images and those of our poll, or our networks on the paper's six.
 
-    `voted` has the mean lengths of our three networks for MNIST's test images.
+    `voted` has the answers of our three networks to MNIST's test images.
     """
     mark = DAGGER if below_paper else ""
     paper = [("the paper's", row, "") for row in paper_rows()]
@@ -185,7 +221,7 @@ def table_3(asked: Poll | None, voted: Responses | None = None, below_paper: boo
         whose = "ours" if asked.dataset == "mnist" else f"ours, {title_of(asked.dataset)}"
         ours = [(whose, row, mark) for row in rows_of_poll(asked)]
     elif voted:
-        ours = [("ours, no poll", _by_our_networks(row, voted), mark) for row in paper_rows()]
+        ours = [(_told(row, voted), _by_our_networks(row, voted), mark) for row in paper_rows()]
     return Table(
         name="table-3",
         caption="Table 3. People / networks on misclassified MNIST images: share of people, mean length.",
@@ -204,6 +240,11 @@ def _poll_row(whose: str, row: Row, mark: str) -> tuple[str, ...]:
     )
     label, prediction = f"{row['label']}", f"{row['prediction']}"
     return f"#{row['image']}", whose, label, on_label, prediction, on_prediction, row["people_agree_with"]
+
+
+def _told(row: Row, voted: Responses) -> str:
+    """Say whose numbers stand beside the paper's two classes, and which class our networks choose."""
+    return f"ours (no poll; the vote says {voted.predictions[row['image']].item()})"
 
 
 def _by_our_networks(row: Row, voted: Responses) -> Row:
@@ -269,11 +310,14 @@ def _short(value: Any) -> str:
 
 
 def _notes(runs: Shown, below_paper: bool) -> tuple[str, ...]:
-    marked = (f"{DAGGER} {NOT_PAPER}: to be read beside the paper's number, not as its equal.",) * below_paper
+    marked = (
+        f"{DAGGER} {NOT_PAPER} (fewer epochs, images or seeds than our scale `{PAPER_SCALE}`, whose epochs are ours "
+        "where the paper states none): read it beside the paper's number, not as its equal.",
+    ) * below_paper
     regenerated = any(row["regenerated"] for row in runs.rows)
     made = (
-        "Regenerated: the authors' procedure with another draw, and for bMNIST with other photographs, as their files "
-        "could not be had.",
+        "Regenerated: made by the authors' procedure with other random choices, and for bMNIST from other photographs, "
+        "because the original files could not be reached.",
     ) * regenerated
     return (*marked, *runs.notes, BEST_NOTE, SD_NOTE, *made)
 

@@ -42,12 +42,14 @@ _DATA = {
     "vote_sigma": "used_vote_sigma",
     "rates": "used_rates",
 }
-_ENVIRONMENT = {name: name for name in ("started_at", "maxmincaps", "commit", "torch", "processor")}
-_ENVIRONMENT["precision"] = "used_precision"
+_ENVIRONMENT = ("started_at", "maxmincaps", "commit", "torch", "processor")
 _SETTINGS = tuple(name for name in Recipe.model_fields if name not in MachineSettings.model_fields)
 # A folder without runs has these columns too, so that a question about it is answered with no rows.
 _COLUMNS = {
-    "runs": ("run", "folder", "fingerprint", "status", *_SETTINGS, "epochs_done", *_RESULT, *_DATA.values()),
+    "runs": (
+        *("run", "folder", "fingerprint", "status", *_SETTINGS, "epochs_done", *_RESULT, *_DATA.values()),
+        *(*_ENVIRONMENT, "used_precision"),
+    ),
     "history": ("run", "fingerprint", "epoch", "test_accuracy"),
 }
 
@@ -103,6 +105,7 @@ def row_of(record: Record) -> Row:
     result = record.result if record.complete else dict.fromkeys(_RESULT)
     data = record.data if (record.folder / "data.json").exists() else {}
     where = record.environment if (record.folder / "environment.json").exists() else {}
+    precisions = [part["precision"] for part in (where, *where.get("continued", ())) if "precision" in part]
     return {
         "run": record.folder.name,
         "folder": str(record.folder),
@@ -112,7 +115,8 @@ def row_of(record: Record) -> Row:
         "epochs_done": len(history),
         **{name: result[name] for name in _RESULT},
         **{ours: data.get(theirs) for theirs, ours in _DATA.items()},
-        **{ours: where.get(theirs) for theirs, ours in _ENVIRONMENT.items()},
+        **{name: where.get(name) for name in _ENVIRONMENT},
+        "used_precision": ", then ".join(dict.fromkeys(precisions)) or None,
     }
 
 
@@ -185,8 +189,8 @@ def budget_in_words(row: Row) -> str:
         words.append(f"best epoch by {row['judged_on']:,} of {row['tested_on']:,} test images")
     if not has_papers_network(row):
         words.append("not the paper's network")
-    if row["used_precision"] == "bf16":
-        words.append("products in bf16")
+    if "bf16" in (row["used_precision"] or ""):
+        words.append(f"products in {row['used_precision']}")
     if row["regenerated"]:
         words.append("regenerated images")
     return ", ".join(words)

@@ -22,6 +22,12 @@ SHORT = {
     "mnist-5k": "MNIST-5k",
 }
 """What the paper's tables call the datasets."""
+LONG = {
+    "rotated-mnist": "Rotated MNIST (rMNIST)",
+    "fashion-mnist": "Fashion-MNIST (fMNIST)",
+    "background-mnist": "MNIST on photographs (bMNIST)",
+}
+"""The same for readers who have not met its short names yet."""
 PAPER_SCALE = "paper"
 """The scale with the paper's budget."""
 
@@ -196,15 +202,15 @@ def select(entries: Iterable[Entry], only: Mapping[str, Iterable[str]]) -> list[
 
 
 def parse_only(text: str) -> dict[str, tuple[str, ...]]:
-    """Read `dataset=mnist,seed=0,seed=1`: the same name twice means either, and a value may have commas in it.
+    """Read `dataset=mnist,seed=0,seed=1`: the same name twice means either. A line's name may have commas in it.
 
     >>> parse_only("dataset=mnist,seed=0,seed=1,line=Softmax, 1 iteration")
     {'dataset': ('mnist',), 'seed': ('0', '1'), 'line': ('Softmax, 1 iteration',)}
     """
     wanted: dict[str, tuple[str, ...]] = {}
     for part in filter(None, re.split(r",(?=[^,]*=)", text)):
-        name, equals, value = (word.strip() for word in part.partition("="))
-        if not equals or not value:
+        name, equals, value = (word.strip(" ,") for word in part.partition("="))
+        if not equals or not value or ("," in value and name != "line"):
             raise InputError(f"--only: expected name=value,name=value, found {part!r}")
         known(name, ["line", "value", *Recipe.model_fields], "setting")
         wanted[name] = (*wanted.get(name, ()), value)

@@ -51,7 +51,7 @@ MNIST_RECORD = Study(
     },
     notes={
         "full": "50 epochs, not the paper's 500",
-        "small": "20 epochs, not the paper's 500; large products in bf16",
+        "small": "20 epochs, not the paper's 500; large products in bf16 where the processor has it",
         "minute": "a smaller network than the paper's, and 4 epochs instead of 500",
     },
 )

@@ -4,6 +4,7 @@ import platform
 import subprocess
 import sys
 from datetime import UTC, datetime
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -46,8 +47,12 @@ def peak_memory_mb(device: torch.device) -> float:
     return peak / (2**20 if sys.platform == "darwin" else 2**10)
 
 
+@cache
 def _commit() -> str | None:
-    """Name the commit of the source, where it is a checkout; `+` says that it was changed."""
+    """Name the commit of the source, where it is a checkout; `+` says that it was changed.
+
+    Asked once: what this process runs is what it has imported, whatever becomes of the files.
+    """
     source = Path(__file__).resolve().parents[1]
 
     def git(*words: str) -> str:

@@ -14,7 +14,7 @@ import torch
 from maxmincaps.data.batches import Batch
 from maxmincaps.data.images import Splits, splits
 from maxmincaps.errors import DivergedError, InputError
-from maxmincaps.recipe import Recipe
+from maxmincaps.recipe import MachineSettings, Recipe
 from maxmincaps.training.average import average_into
 from maxmincaps.training.environment import environment
 from maxmincaps.training.interrupt import StopWish, stop_wishes
@@ -148,5 +148,5 @@ def _refuse_small_batches(recipe: Recipe, images: int) -> None:
 def _differences(theirs: Recipe, ours: Recipe) -> str:
     if theirs.fingerprint() == ours.fingerprint():
         return ""
-    before, after = theirs.model_dump(), ours.model_dump()
+    before, after = (recipe.model_dump(exclude=set(MachineSettings.model_fields)) for recipe in (theirs, ours))
     return ", ".join(f"{name} {before[name]!r}, not {after[name]!r}" for name in after if before[name] != after[name])

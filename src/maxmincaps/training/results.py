@@ -8,6 +8,7 @@ import torch
 
 from maxmincaps.data.batches import as_float
 from maxmincaps.data.images import ImageSet, fixed_subset
+from maxmincaps.errors import InputError
 from maxmincaps.training.checkpoint import CHECKPOINT, load_tensors, load_weights, save_tensors
 from maxmincaps.training.environment import peak_memory_mb
 from maxmincaps.training.evaluate import accuracy, coupling_statistics, routing_trace
@@ -25,7 +26,7 @@ def begin_record(run: Run, environment: dict[str, Any]) -> None:
     if not run.processes.is_global_zero:
         return
     run.record.write("recipe.json", run.recipe.to_json())
-    run.record.write("environment.json", environment)
+    run.record.write("environment.json", _with_earlier_starts(run, environment))
     train = run.splits.train
     run.record.write(
         "data.json",
@@ -46,6 +47,20 @@ def begin_record(run: Run, environment: dict[str, Any]) -> None:
     )
     if run.state.history:
         _write_history(run)  # a run that was stopped after a checkpoint may not have come to it
+
+
+def _with_earlier_starts(run: Run, now: dict[str, Any]) -> dict[str, Any]:
+    """Keep what the record says of a run's first start; what is otherwise where it goes on is added to it."""
+    if run.state.step == 0:
+        return now
+    try:
+        first = dict(run.record.environment)
+    except InputError:  # lost or damaged: what is known now is better than nothing
+        return now
+    parts = first.get("continued", [])
+    before = {name: value for part in (first, *parts) for name, value in part.items()}
+    other = {name: value for name, value in now.items() if name != "started_at" and before.get(name) != value}
+    return {**first, "continued": [*parts, {"started_at": now["started_at"], **other}]} if other else first
 
 
 def end_epoch(run: Run) -> dict[str, Any]:

@@ -89,7 +89,10 @@ class Environment(Statements):
     torch: str = ""
     processor: str = ""
     device: str = ""
+    precision: str = ""
     threads: PositiveInt = 1
+    continued: list[dict[str, Any]] = []
+    """What was otherwise each time that a stopped run went on."""
 
 
 class Said(dict[str, Any]):

@@ -129,7 +129,7 @@ def _draw(found: polls.Poll, folder: Path) -> None:
     from maxmincaps.report.poll import human_or_network
     from maxmincaps.report.style import save
 
-    save(human_or_network(shown, found.classes, found.people, found.models), folder, "figure_10")
+    save(human_or_network(shown, found.classes, found.models), folder, "figure_10")
 
 
 def _table_3(title: str, rows: Sequence[polls.Row], name: Callable[[int], str]) -> Any:
