@@ -35,6 +35,16 @@ def test_every_logit_and_coupling_is_counted_once(tmp_path_factory, scale, shift
         assert len(panel.counts) == bins == len(panel.edges) - 1
 
 
+def test_children_whose_vote_is_zero_are_told_from_the_others(tmp_path):
+    logits, couplings = torch.zeros(2, 5, 10), torch.full((2, 5, 10), 0.1)
+    logits[1, :3], couplings[1, :3, 0] = 1.0, 0.9
+    write_trace(tmp_path, logits, couplings, label=0)
+    for panel in evolution(tmp_path):
+        voting, every = (3, 5) if panel.column == "true class" else (30, 50)
+        assert (panel.voting.sum(), panel.counts.sum()) == (voting, every)
+        assert (panel.voting <= panel.counts).all()
+
+
 def test_the_panels_of_a_quantity_share_their_edges(run):
     panels = evolution(run, bins=20)
     assert len(panels) == 3 * 2 * 2

@@ -10,6 +10,7 @@ from sklearn.preprocessing import MinMaxScaler
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
 from maxmincaps import CapsNetClassifier, InputError
+from maxmincaps.errors import DivergedError
 
 SMALL = {
     "conv_channels": 8,
@@ -46,6 +47,13 @@ def test_rows_and_pictures_of_the_same_pixels_give_the_same_answers(digits):
     pictures = small(epochs=2).fit(pixels.reshape(-1, 8, 8), labels)
     assert np.array_equal(rows.lengths(pixels), pictures.lengths(pixels.reshape(-1, 8, 8)))
     assert np.array_equal(rows.predict(pixels), rows.classes_[rows.predict_proba(pixels).argmax(axis=1)])
+
+
+def test_weights_that_the_very_last_step_made_infinite_are_no_classifier(digits):
+    pixels, labels = digits[0] / 16, digits[1]
+    one_step = small(epochs=1, batch_size=300, learning_rate=3e38, settings={**SMALL, "warmup": 0})
+    with pytest.raises(DivergedError, match="not finite after the last step"):
+        one_step.fit(pixels, labels)
 
 
 def test_bytes_are_scaled_and_labels_may_be_words(digits):

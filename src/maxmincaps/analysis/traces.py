@@ -42,6 +42,8 @@ class Histogram:
     """`true class` or `all`."""
     edges: Float[Tensor, "edge"]
     counts: Float[Tensor, "bin"]
+    voting: Float[Tensor, "bin"]
+    """How many of them belong to children that vote; the others are at their start, or where equal logits put them."""
 
 
 def trace(run: Path | str) -> Trace:
@@ -68,9 +70,9 @@ def evolution(run: Path | str, *, bins: int = 50) -> list[Histogram]:
     panels = []
     for quantity, values in (("logits", found.logits), ("couplings", found.couplings)):
         edges = _edges(values, bins)
-        for column, chosen in (("true class", values[:, :, found.label]), ("all", values.flatten(1))):
+        for column, chosen in (("true class", values[:, :, found.label, None]), ("all", values)):
             panels += [
-                Histogram(number, quantity, column, edges, torch.histogram(step.contiguous(), edges).hist)
+                Histogram(number, quantity, column, edges, _counts(step, edges), _counts(step[found.alive], edges))
                 for number, step in enumerate(chosen)
             ]
     return panels
@@ -86,10 +88,15 @@ def evolution_rows(run: Path | str, *, bins: int = 50) -> list[Row]:
             "from": low,
             "to": high,
             "count": int(count),
+            "of voting children": int(voting),
         }
         for panel in evolution(run, bins=bins)
-        for low, high, count in zip(
-            panel.edges[:-1].tolist(), panel.edges[1:].tolist(), panel.counts.tolist(), strict=True
+        for low, high, count, voting in zip(
+            panel.edges[:-1].tolist(),
+            panel.edges[1:].tolist(),
+            panel.counts.tolist(),
+            panel.voting.tolist(),
+            strict=True,
         )
     ]
 
@@ -125,6 +132,10 @@ def rows(run: Path | str, children: Sequence[int] | None = None, *, count: int =
         for child in chosen
         for parent in range(found.logits.shape[2])
     ]
+
+
+def _counts(values: Float[Tensor, "child parent"], edges: Float[Tensor, "edge"]) -> Float[Tensor, "bin"]:
+    return torch.histogram(values.flatten(), edges).hist
 
 
 def _edges(values: Float[Tensor, "*any"], bins: int) -> Float[Tensor, "edge"]:

@@ -98,9 +98,9 @@ def _evolution(material: Material, dataset: str, pair: dict[str, Row]) -> list[P
     rows, command = list(pair.values()), _look(material, "evolution", {dataset: pair})
     caption = (
         f"Logits and couplings of the first training image of {title_of(dataset)}, iteration by iteration, in networks "
-        "trained with each normalization. The first row is where routing starts. Children whose vote is zero are "
-        f"counted too ({shares}): their logits stay 0, and Max-Min gives them couplings of 0. Counts are on a "
-        "logarithmic axis; "
+        "trained with each normalization. The first row is where routing starts. In grey behind the others: children "
+        f"whose vote is zero ({shares}); their logits stay 0, and Max-Min gives them couplings of 0. Counts are on a "
+        "logarithmic axis, the logits' axes differ; "
     )
     columns = {
         "": ("true class", "only the true class's column is counted."),

@@ -6,6 +6,7 @@ import numpy as np
 from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
+from matplotlib.patches import Patch
 from matplotlib.ticker import LogLocator, MaxNLocator, MultipleLocator, NullLocator
 from torch import Tensor
 
@@ -14,6 +15,8 @@ from maxmincaps.errors import known
 from maxmincaps.report.style import FAINT, FULL_WIDTH, Look, letters, look, powers_of_ten, styled
 
 COLUMNS = ("true class", "all")
+SILENT = "#c9ced6"
+"""Children whose vote is zero."""
 QUANTITIES = {"logits": "logits $b_{ij}$", "couplings": "couplings $c_{ij}$"}
 
 
@@ -38,13 +41,17 @@ def evolution(histograms: Mapping[str, Sequence[Histogram]], column: str = "true
             axes.set_xlabel(words, parse_math=True)
         for iteration, axes in enumerate(grid[:, 0]):
             axes.set_ylabel(f"iteration {iteration + 1}\ncount")
+    silent = Patch(color=SILENT, label="children whose vote is zero")
+    beside_the_titles = "upper center" if len(shown) % 2 == 0 else "upper right"
+    figure.legend(handles=[silent], loc=beside_the_titles, borderaxespad=0, fontsize=7)
     return figure
 
 
 def _histogram(axes: Axes, panel: Histogram, this: Look, most: float) -> None:
     # An outline, too, as a bin of Softmax's couplings is narrower than a hair where the axis goes from 0 to 1.
-    shape = {"fill": True, "facecolor": this.colour, "edgecolor": this.colour, "linewidth": 0.8}
-    axes.stairs(panel.counts.numpy(), panel.edges.numpy(), baseline=0.1, **shape)
+    for counts, colour in ((panel.counts, SILENT), (panel.voting, this.colour)):
+        shape = {"fill": True, "facecolor": colour, "edgecolor": colour, "linewidth": 0.8}
+        axes.stairs(counts.numpy(), panel.edges.numpy(), baseline=0.1, **shape)
     axes.set_yscale("log")
     powers_of_ten(axes.yaxis)
     axes.set_ylim(0.5, 2 * most)

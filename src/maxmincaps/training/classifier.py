@@ -156,4 +156,7 @@ def _trained(
             losses.append(loss.item())
         if not np.isfinite(losses[-1]):
             raise DivergedError(f"the loss is not finite after {len(losses)} steps; try a smaller learning rate")
-    return (averaged or network).eval().cpu(), losses
+    kept = (averaged or network).eval().cpu()
+    if not all(parameter.isfinite().all() for parameter in kept.parameters()):
+        raise DivergedError("the weights are not finite after the last step; try a smaller learning rate")
+    return kept, losses
