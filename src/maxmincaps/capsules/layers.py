@@ -176,5 +176,10 @@ class RoutedCapsules(nn.Module):
 
 
 def _without_autocast(device: str) -> AbstractContextManager:
-    """Keep the weights' precision; on a device that has no autocast, such as `meta`, nothing else is there."""
-    return torch.autocast(device, enabled=False) if torch.amp.is_autocast_available(device) else nullcontext()
+    """Keep the weights' precision; on a device that has no autocast, such as `meta`, nothing else is there.
+
+    Who records a program cannot record this, and records none of autocast either.
+    """
+    if torch.compiler.is_compiling() or not torch.amp.is_autocast_available(device):
+        return nullcontext()
+    return torch.autocast(device, enabled=False)
