@@ -105,7 +105,7 @@ def row_of(record: Record) -> Row:
     result = record.result if record.complete else dict.fromkeys(_RESULT)
     data = record.data if (record.folder / "data.json").exists() else {}
     where = record.environment if (record.folder / "environment.json").exists() else {}
-    precisions = [part["precision"] for part in (where, *where.get("continued", ())) if "precision" in part]
+    precisions = [str(part["precision"]) for part in (where, *where.get("continued", ())) if "precision" in part]
     return {
         "run": record.folder.name,
         "folder": str(record.folder),
