@@ -8,7 +8,7 @@ from cyclopts import App, CycloptsError, Group, Parameter, UnknownCommandError
 from cyclopts.command_spec import CommandSpec
 from rich.text import Text
 
-from maxmincaps.errors import DivergedError, InputError, one_line
+from maxmincaps.errors import DivergedError, InputError, is_lack_of_memory, one_line
 
 INPUT_ERROR, DIVERGED, INTERRUPTED = 2, 3, 130
 """Exit codes: wrong input, a training that diverged, Ctrl-C."""
@@ -125,15 +125,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except OSError as error:
         _fail(f"{error.filename or 'a file'}: {error.strerror or error}", INPUT_ERROR)
     except (MemoryError, RuntimeError) as error:
-        if not _is_lack_of_memory(error):
+        if not is_lack_of_memory(error):
             raise
         _fail(f"not enough memory, a smaller batch or network needs less ({str(error) or 'refused'})", INPUT_ERROR)
-
-
-def _is_lack_of_memory(error: Exception) -> bool:
-    """Tell whether memory was refused; each library that torch calls says so in its own words."""
-    words = ("allocate memory", "out of memory", "not enough memory", "bad_alloc", "could not create a primitive")
-    return isinstance(error, MemoryError) or any(said in str(error) for said in words)
 
 
 def _fail(message: str, code: int) -> None:

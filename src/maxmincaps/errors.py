@@ -21,6 +21,12 @@ class DivergedError(RuntimeError):
     """A loss or a gradient was not finite. The last good weights are kept, and the message says where."""
 
 
+def is_lack_of_memory(error: Exception) -> bool:
+    """Tell whether memory was refused; each library that torch calls says so in its own words."""
+    words = ("allocate memory", "out of memory", "not enough memory", "bad_alloc", "could not create a primitive")
+    return isinstance(error, MemoryError) or any(said in str(error) for said in words)
+
+
 def known(name: str, names: Iterable[str], kind: str) -> str:
     """Give `name` back if it is one of `names`, else say which names there are.
 

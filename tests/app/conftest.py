@@ -53,9 +53,16 @@ def asked(images: int = 17) -> Asked:
 
 
 @contextmanager
-def serving(app, *, host: str = "127.0.0.1", policy: str = poll_pages.POLICY, most_bytes: int = poll_pages.MOST_BYTES):
+def serving(
+    app,
+    *,
+    host: str = "127.0.0.1",
+    token: str | None = None,
+    policy: str = poll_pages.POLICY,
+    most_bytes: int = poll_pages.MOST_BYTES,
+):
     """Serve an app from a thread, behind the same door as the command's."""
-    door = Door.open(host)
+    door = Door.open(host, token=token)
     server = door.server(app, policy=policy, most_bytes=most_bytes)
     thread = threading.Thread(target=server.run, kwargs={"sockets": list(door.sockets)})
     thread.start()

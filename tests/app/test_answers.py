@@ -169,6 +169,14 @@ def test_runs_are_named_by_what_they_differ_in_and_by_their_folders_where_a_reci
         assert [found.name for found in answers.models_of(folders)] == names
 
 
+def test_a_child_is_said_to_prefer_a_class_only_where_it_does(image):
+    found = answers.look(model(), image)
+    alive = int(found.agreements[2].abs().amax(dim=1).argmax())
+    assert "is coupled to all classes alike" in panels.one_child(found, 0, alive)
+    name = found.model.classes[int(found.couplings[2, alive].argmax())]
+    assert f"is coupled most to {name}" in panels.one_child(found, 2, alive)
+
+
 def test_a_card_names_a_class_only_where_one_is_longer_than_absent_ones_are_held(image):
     found = answers.look(model(margin_low=0), image)
     assert f">{found.winner(2)}</b> <span>length {found.lengths[2].max():.2f}<" in panels.answer(found, 2)

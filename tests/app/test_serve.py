@@ -10,7 +10,8 @@ from starlette.responses import PlainTextResponse
 
 from maxmincaps import InputError
 from maxmincaps.app.serve import Door, is_loopback
-from tests.app.conftest import Visitor, serving
+from maxmincaps.app.store import Store
+from tests.app.conftest import Visitor, asked, serving
 
 
 async def counting(scope, receive, send):
@@ -60,6 +61,26 @@ def test_elsewhere_a_page_asks_for_the_token_that_its_address_has():
         assert guest.ask("GET", "/") == (200, b"0 bytes")
         assert Visitor(door.port, f"{guest.cookie[:-1]}!").ask("GET", "/")[0] == 401
         assert stranger.ask("POST", "/", b"x")[0] == 401
+
+
+def test_an_address_that_was_sent_stays_good_after_the_poll_is_opened_again(tmp_path):
+    tokens = []
+    for _ in range(2):
+        store = Store.create(tmp_path / "poll.sqlite", asked(3))
+        tokens.append(store.token)
+        with serving(counting, host="0.0.0.0", token=store.token) as door:
+            assert Visitor(door.port).ask("GET", f"/?token={tokens[0]}")[0] == 303
+        store.shut()
+    other = Store.create(tmp_path / "other.sqlite", asked(3))
+    assert tokens[0] == tokens[1] != other.token
+    other.shut()
+
+
+def test_who_comes_by_a_link_on_another_sites_page_is_let_in():
+    """A strict cookie would be kept from the page that the link's redirect leads to."""
+    with serving(counting, host="0.0.0.0") as door, socket.create_connection(("127.0.0.1", door.port)) as line:
+        line.sendall(f"GET /?token={door.token} HTTP/1.1\r\nHost: localhost:{door.port}\r\n\r\n".encode())
+        assert b"samesite=lax" in line.recv(4096).lower()
 
 
 def test_two_pages_of_one_machine_do_not_lock_each_other_out():

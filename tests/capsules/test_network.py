@@ -125,6 +125,13 @@ def test_the_margin_loss_by_hand():
     assert margin_loss(lengths, torch.tensor([1, 0])).item() == pytest.approx((0.36 + 0.245) / 2)
 
 
+def test_the_margins_and_the_weight_of_absent_classes_by_hand():
+    lengths, labels = torch.tensor([[0.8, 0.3], [0.95, 0.05]]), torch.tensor([1, 0])
+    # First image, class 1: (0.8 − 0.3)² + 1 (0.8 − 0.2)² = 0.25 + 0.36. Second, class 0: nothing to improve.
+    found = margin_loss(lengths, labels, high=0.8, low=0.2, down_weight=1.0)
+    assert found.item() == pytest.approx((0.25 + 0.36) / 2)
+
+
 def test_the_capsule_loss_adds_the_weighted_squared_pixel_errors(images):
     network, labels = CapsNet(**TINY), torch.tensor([1, 2, 3])
     output = network(images, labels)

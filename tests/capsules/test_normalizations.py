@@ -134,8 +134,16 @@ def test_adjusted_log_starts_at_zero_and_keeps_the_order(values):
 
 
 @given(values=logits())
-def test_leaky_softmax_keeps_something_for_nobody(values):
-    assert NORMALIZATIONS["leaky-softmax"](values).sum(-1).lt(1 + 1e-12).all()
+def test_leaky_softmax_keeps_the_share_of_a_zero_logit_for_nobody(values):
+    kept = 1 - NORMALIZATIONS["leaky-softmax"](values).sum(-1)
+    with_nobody = torch.cat([values, torch.zeros_like(values[:, :1])], dim=1)
+    torch.testing.assert_close(kept, with_nobody.softmax(-1)[:, -1], rtol=1e-6, atol=1e-12)
+
+
+def test_sum_shares_equally_below_its_threshold_and_by_logits_above_it():
+    below, above = torch.tensor([5e-13, 4e-13]).double(), torch.tensor([8e-13, 4e-13]).double()
+    torch.testing.assert_close(NORMALIZATIONS["sum"](below), torch.full((2,), 0.5).double())
+    torch.testing.assert_close(NORMALIZATIONS["sum"](above), torch.tensor([2 / 3, 1 / 3]).double(), rtol=1e-6, atol=0)
 
 
 @names

@@ -84,11 +84,28 @@ def test_full_backpropagation_is_autograd_on_the_literal_procedure(name, u, r):
     torch.testing.assert_close(gradient_of(ours, u), gradient_of(literal, u), rtol=1e-8, atol=1e-10)
 
 
-@pytest.mark.parametrize("name", ["softmax", "max-min", "winner-take-all", "z-score"])
+STARTS = [("softmax", 1.0), ("max-min", 0.01), ("max-min", 0.1), ("leaky-softmax", None)]
+
+
+@pytest.mark.parametrize(("name", "start"), STARTS)
+@given(u=votes(), r=st.integers(1, 4))
+@settings(max_examples=25)
+def test_another_start_changes_the_first_couplings_and_what_follows_from_them(name, start, u, r):
+    first = 1 / (u.shape[2] + 1) if start is None else start
+    assert_near(route(u, name, r, start=start), torch.stack([ones_procedure(image, r, name, first) for image in u]))
+
+
+@given(u=votes())
+@settings(max_examples=10)
+def test_uniform_couplings_stay_at_their_start(u):
+    assert all(step.couplings.eq(0.3).all() for step in routing_steps(u, "uniform", 3, start=0.3))
+
+
+@names
 @given(u=votes(), r=st.integers(2, 4))
 @settings(max_examples=25)
 def test_by_default_gradients_flow_through_the_last_weighted_sum_only(name, u, r):
-    u.requires_grad_()
+    u = (u.abs() if name == "sum" else u).requires_grad_()  # sums near zero would be a matter of rounding
     literal = []
     for image in u:
         c = [[float(x) for x in row] for row in final_couplings(image.detach(), r, name)]

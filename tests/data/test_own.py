@@ -101,6 +101,36 @@ def test_every_mode_of_picture_becomes_grey_or_colour(tmp_path, mode):
         assert torch.equal(images.images.float().mean((1, 2, 3)), 255.0 * images.labels)
 
 
+def write_grey(folder, values, suffix=".tif"):
+    """Write two classes of two pictures each, all with these pixels."""
+    for name in ("one", "two"):
+        (folder / name).mkdir(parents=True)
+        for number in range(2):
+            Image.fromarray(values).save(folder / name / f"{number}{suffix}")
+    return folder
+
+
+@pytest.mark.parametrize("suffix", [".tif", ".png"])
+@pytest.mark.parametrize(("value", "seen"), [(250, 0), (260, 1), (32896, 128), (65535, 255)])
+def test_a_picture_of_16_bits_is_read_as_one_however_dark_it_is(tmp_path, value, seen, suffix):
+    folder = write_grey(tmp_path / "own", np.full((9, 12), value, np.uint16), suffix)
+    assert load(folder, grey=True).images.eq(seen).all()
+
+
+def test_a_picture_of_fractions_is_read_as_they_are_in_an_npz(tmp_path):
+    folder = write_grey(tmp_path / "own", np.full((9, 12), 0.5, np.float32))
+    assert load(folder, grey=True).images.eq(128).all()
+    folder = write_grey(tmp_path / "far", np.full((9, 12), 80.5, np.float32))
+    with pytest.raises(InputError, match=r"\.tif: expected fractions in 0…1 as pixels, found 80\.5"):
+        load(folder, grey=True)
+
+
+def test_a_class_may_be_called_train(tmp_path):
+    folder = write_folder(tmp_path / "vehicles", 4)
+    (folder / "red").rename(folder / "train")
+    assert load(folder).classes == ("blue", "green", "train")
+
+
 @pytest.mark.parametrize("mode", ["RGBA", "LA", "P"])
 @pytest.mark.parametrize("grey", [True, False])
 def test_what_is_transparent_is_seen_on_white(tmp_path, mode, grey):

@@ -1,5 +1,7 @@
 """Records to share: small, enough for every command that uses a network; and the one that comes with the package."""
 
+import shutil
+
 import pytest
 import torch
 
@@ -56,6 +58,37 @@ def test_a_record_to_share_is_not_complete_before_it_has_its_weights(tmp_path, r
     with pytest.raises(InputError, match="no space left"):
         record.save_small_record(run, tmp_path / "small")
     assert not Record(tmp_path / "small").complete
+
+
+def test_a_record_to_share_that_could_not_be_measured_leaves_the_folder_empty(tmp_path, run, monkeypatch):
+    from maxmincaps.export import record
+
+    def no_images(*_):
+        raise InputError("the test images are not there")
+
+    monkeypatch.setattr(record, "measured_again", no_images)
+    with pytest.raises(InputError, match="are not there"):
+        record.save_small_record(run, tmp_path / "small")
+    assert not any((tmp_path / "small").iterdir())
+
+
+def test_a_record_to_share_does_not_tell_where_its_user_keeps_images(tmp_path, run, monkeypatch):
+    from maxmincaps.export import record
+
+    shutil.copytree(run, tmp_path / "run")
+    own = Record(tmp_path / "run")
+    own.write("recipe.json", own.recipe.but(dataset="secret/patients").to_json())
+    own.write("data.json", {**own.data, "name": "secret/patients"})
+    monkeypatch.setattr(record, "measured_again", lambda *_: (0.5, 10))
+    shared = record.save_small_record(own.folder, tmp_path / "small", "last")
+    texts = [path.read_text() for path in shared.folder.iterdir() if path.suffix != ".safetensors"]
+    assert not any("secret" in text for text in texts)
+    assert any('load_network("this folder", "last")' in text for text in texts)
+
+
+def test_couplings_are_refused_where_they_would_be_ignored(run, tmp_path, command):
+    code, shown = command("export", run, "--to", "record", "--couplings", "--out", tmp_path / "small")
+    assert (code, "--couplings is for onnx and torch programs" in shown) == (2, True)
 
 
 def test_the_network_that_comes_with_the_package_is_small_and_its_card_says_what_its_record_says():

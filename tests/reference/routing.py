@@ -38,14 +38,11 @@ def ones_procedure(votes, r, normalization="max-min", start=1.0):
 
 
 def final_couplings(votes, r, procedure):
-    """The couplings that the last weighted sum of a procedure used."""
-    raise_to = {"softmax": softmax}.get(procedure, LITERAL[procedure])
+    """The couplings that the last weighted sum of a procedure used, for at least two iterations."""
     children, parents = len(votes), len(votes[0])
     b = [[votes.new_zeros(()) for _ in range(parents)] for _ in range(children)]
-    before = softmax_procedure if procedure == "softmax" else lambda u, k: ones_procedure(u, k, procedure)
-    if r == 1:
-        return None
+    start = {"softmax": 1 / parents, "leaky-softmax": 1 / (parents + 1)}.get(procedure, 1.0)
     for k in range(1, r):
-        v = before(votes, k)
+        v = ones_procedure(votes, k, procedure, start)
         b = [[b[i][j] + votes[i][j].dot(v[j]) for j in range(parents)] for i in range(children)]
-    return [raise_to(b[i]) for i in range(children)]
+    return [LITERAL[procedure](b[i]) for i in range(children)]

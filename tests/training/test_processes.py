@@ -31,6 +31,19 @@ def test_two_processes_share_the_threads_and_give_the_result_of_one_within_round
         assert line["train_loss"] == pytest.approx(alone["train_loss"], rel=1e-4)
 
 
+class Hungry(Observer):
+    """Asks for more memory than there is, in the process that trains."""
+
+    def stepped(self, loss):
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes")
+
+
+def test_lack_of_memory_in_one_of_two_processes_is_told_as_in_one(tiny, tmp_path):
+    with pytest.raises(MemoryError, match="can't allocate memory"):
+        fit(tiny(processes=2), tmp_path / "run", observer=Hungry())
+    assert not active_children()
+
+
 class AtOnce(Observer):
     """Wants to stop after the first step."""
 

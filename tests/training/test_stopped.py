@@ -63,6 +63,20 @@ def test_the_average_and_what_was_watched_survive_a_stop(tiny, tmp_path):
     assert resumed.read("steps.jsonl") == whole.read("steps.jsonl")
 
 
+class StopAtTheEnd(Observer):
+    """Presses Ctrl-C when the last step has been made."""
+
+    def epoch_ended(self, line):
+        if line["epoch"] == 2:
+            signal.raise_signal(signal.SIGINT)
+
+
+def test_ctrl_c_while_a_run_is_measured_finishes_it_and_stops_what_would_come_next(tiny, tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        fit(tiny(), tmp_path / "run", observer=StopAtTheEnd())
+    assert Record(tmp_path / "run").complete
+
+
 def test_a_record_tells_how_a_run_began_and_what_was_otherwise_when_it_went_on(half, tiny, monkeypatch):
     began = half.environment
     told = results.begin_record

@@ -259,16 +259,29 @@ def test_there_must_be_a_run_to_resume(command, tmp_path):
     assert not any(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize(("verb", "advice"), [("train", "--resume"), ("quickstart", "the same command goes on")])
+@pytest.mark.parametrize(
+    ("verb", "advice"), [("train", "my run' --resume"), ("quickstart", "the same command goes on")]
+)
 def test_ctrl_c_ends_with_one_line_that_tells_how_to_go_on(command, tmp_path, monkeypatch, verb, advice):
+    def stopped(recipe, folder, **_):
+        Record(folder).folder.mkdir(parents=True)
+        Record(folder).write("recipe.json", recipe.to_json())
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("maxmincaps.verbs.train.fit", stopped)
+    code, shown = command(verb, "--out", tmp_path / "my run")
+    assert code == 130
+    assert "maxmincaps: stopped, nothing is lost; " in shown
+    assert shown.endswith(advice)
+
+
+def test_ctrl_c_before_a_run_began_does_not_advise_to_resume_it(command, tmp_path, monkeypatch):
     def stopped(*_, **__):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("maxmincaps.verbs.train.fit", stopped)
-    code, shown = command(verb, "--out", tmp_path / "run")
-    assert code == 130
-    assert "maxmincaps: stopped, nothing is lost; " in shown
-    assert shown.endswith(advice)
+    code, shown = command("train", "--out", tmp_path / "run")
+    assert (code, shown) == (130, "maxmincaps: stopped before the run began; the same command starts it")
 
 
 on_what_a_run_lacks = pytest.mark.parametrize(

@@ -76,14 +76,20 @@ def voters(found: Look, iteration: int, parent: int) -> str:
 def one_child(found: Look, iteration: int, number: int) -> str:
     """Show one child's logits and couplings over all parents, and what it sees."""
     model = found.model
-    parent = int(found.couplings[iteration, number].argmax())
+    couplings = found.couplings[iteration, number]
+    parent = int(couplings.argmax())
     child = answers.child(found, iteration, number, parent)
     field = answers.receptive_field(model, child.row, child.column)
     alive = bool(found.agreements[iteration, number].abs().amax() > 0)
-    said = f"votes most for {escape(model.classes[parent])}" if alive else "is dead here: its vote is zero"
+    if not alive:
+        said = "is dead here: its vote is zero"
+    elif couplings.max() == couplings.min():
+        said = "is coupled to all classes alike"
+    else:
+        said = f"is coupled most to {escape(model.classes[parent])}"
     rows = drawings.child_rows(
         found.logits[iteration, number].tolist(),
-        found.couplings[iteration, number].tolist(),
+        couplings.tolist(),
         model.classes,
         colour_of(found),
     )

@@ -32,8 +32,11 @@ class Door:
     sockets: tuple[socket.socket, ...]
 
     @classmethod
-    def open(cls, host: str = "127.0.0.1", port: int = 0) -> "Door":
-        """Take the address at once, so that one in use is an error before anything else is done; 0 is any port."""
+    def open(cls, host: str = "127.0.0.1", port: int = 0, token: str | None = None) -> "Door":
+        """Take the address at once, so that one in use is an error before anything else is done; 0 is any port.
+
+        Beyond this machine a door has a token: a new one, or the one that the addresses already sent have.
+        """
         try:
             listening = _listening(host, port)
         except (OSError, OverflowError, UnicodeError) as error:
@@ -41,7 +44,7 @@ class Door:
             raise InputError(
                 f"{host}:{port} cannot be listened on ({reason}); choose another --host or --port"
             ) from None
-        token = None if is_loopback(host) else secrets.token_urlsafe(18)
+        token = None if is_loopback(host) else token or secrets.token_urlsafe(18)
         return cls(host, listening.getsockname()[1], token, (listening,))
 
     @property
@@ -135,7 +138,8 @@ class Guard:
                 "This page needs the whole address that the terminal printed, token included.", 401
             )
         welcome = RedirectResponse(scope["path"] if scope["path"][:2] != "//" else "/", 303)
-        welcome.set_cookie(self._cookie, given, httponly=True, samesite="strict", max_age=30 * 24 * 3600)
+        # Lax: who comes by a link on another site's page, such as webmail, brings the cookie through the redirect.
+        welcome.set_cookie(self._cookie, given, httponly=True, samesite="lax", max_age=30 * 24 * 3600)
         return welcome
 
     def _is_token(self, given: str) -> bool:

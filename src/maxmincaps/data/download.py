@@ -236,7 +236,8 @@ def _downloaded(source: Web, into: Path) -> Path:
 
     pooch.get_logger().setLevel("ERROR")
     for url in source.urls:
-        downloader = pooch.HTTPDownloader(timeout=(CONNECT_S, READ_S), progressbar=DownloadBar(url.split("/")[-1]))
+        bar = DownloadBar(url.split("/")[-1])
+        downloader = pooch.HTTPDownloader(timeout=(CONNECT_S, READ_S), progressbar=bar)
         try:
             # The hash that counts is that of the decoded content, which is verified for every source alike.
             pooch.retrieve(
@@ -250,6 +251,8 @@ def _downloaded(source: Web, into: Path) -> Path:
             raise InputError("cannot be reached from here") from None
         except (OSError, ValueError) as error:
             raise InputError(one_line(error, MOST_LETTERS)) from None
+        finally:
+            bar.close()  # pooch does so at a good end alone; left open, it would keep the cursor hidden
     return into
 
 

@@ -75,7 +75,8 @@ def mixed(indices: ndarray, seed: int) -> ndarray:
 
 
 def _from_folder(path: Path, split: str, image_size: int | None, grey: bool | None, seed: int) -> Own:
-    root = path / "train" if (path / "train").is_dir() else path
+    # Among bus/, car/ and train/ the last holds pictures, and is a class like the others.
+    root = path / "train" if _has_folders(path / "train") else path
     has_test = root != path and (path / "test").is_dir()
     classes = _class_folders(root)
     files, labels = _pictures_in(root, classes)
@@ -92,6 +93,10 @@ def _from_folder(path: Path, split: str, image_size: int | None, grey: bool | No
     mode = MODES[first_grey if grey is None else grey]
     pixels = _read_pictures([files[number] for number in chosen], mode, height, width, path)
     return pixels, labels[chosen], classes
+
+
+def _has_folders(path: Path) -> bool:
+    return path.is_dir() and any(entry.is_dir() and entry.name[0] != "." for entry in path.iterdir())
 
 
 def _class_folders(root: Path, least: int = 2) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from numpy import ndarray
 from PIL import Image, ImageChops, ImageOps
 
 from maxmincaps.data.formats import opened_picture
+from maxmincaps.errors import InputError
 
 PICTURES = {
     ".png": "PNG",
@@ -35,7 +36,10 @@ def read_picture(
     with opened_picture(path, KINDS) as picture:
         if picture.format == "JPEG":
             picture.draft(mode, (2 * width, 2 * height))  # decode at a size near the one we need: many times faster
-        return as_pixels(picture, mode, height, width, in_proportion=in_proportion)
+        try:
+            return as_pixels(picture, mode, height, width, in_proportion=in_proportion)
+        except InputError as error:
+            raise InputError(f"{path}: {error}") from None
 
 
 def as_pixels(
@@ -80,9 +84,16 @@ def _ground(picture: Image.Image) -> tuple[int, ...]:
 def flattened(picture: Image.Image) -> Image.Image:
     """Give a picture upright, with 8 bits a channel, and on white where it is transparent."""
     upright = ImageOps.exif_transpose(picture)
+    if upright.mode == "F":
+        bright = np.asarray(upright)
+        if not ((bright >= 0) & (bright <= 1)).all():
+            raise InputError(f"expected fractions in 0…1 as pixels, found {bright.min():g} … {bright.max():g}")
+        return Image.fromarray(np.rint(255 * bright).astype(np.uint8))
     if upright.mode.startswith("I"):
         deep = np.asarray(upright).astype(np.float64)
-        return Image.fromarray((deep / (257 if deep.max() > 255 else 1)).clip(0, 255).astype(np.uint8))
+        # 16 bits by its mode or its format, however dark it is; whole numbers of 32 bits do not say what white is.
+        sixteen = upright.mode != "I" or picture.format in ("PNG", "PPM") or deep.max() > 255
+        return Image.fromarray((deep / (257 if sixteen else 1)).clip(0, 255).astype(np.uint8))
     if upright.mode in ("RGBA", "LA", "PA") or "transparency" in upright.info:
         return Image.alpha_composite(Image.new("RGBA", upright.size, "white"), upright.convert("RGBA"))
     return upright

@@ -3,16 +3,19 @@
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from maxmincaps.export.card import card_facts, empty_folder
+from maxmincaps.export.card import card_facts, empty_folder, told_recipe
 from maxmincaps.training.checkpoint import load_network, load_tensors, save_tensors
 from maxmincaps.training.record import Record
 from maxmincaps.training.verify import measured_again
 from maxmincaps.training.words import percent
 
 TOLD = ("recipe.json", "data.json", "environment.json", "history.jsonl", "result.json")
-USE = """from maxmincaps import load_network
+USE = {
+    weights: f"""from maxmincaps import load_network
 
-network = load_network("this folder")"""
+network = load_network({arguments})"""
+    for weights, arguments in (("best", '"this folder"'), ("last", '"this folder", "last"'))
+}
 
 
 class Shared(NamedTuple):
@@ -29,10 +32,24 @@ def save_small_record(folder: Path | str, out: Path | str, weights: Literal["bes
     tensors, note = load_tensors(record.folder / f"{weights}.safetensors")
     half = {name: tensor.half() for name, tensor in tensors.items()}
     small = Record(empty_folder(out))
-    save_tensors(small.folder / f"{weights}.safetensors", half, note)
-    for name in TOLD:  # result.json last, as in every record
-        small.write(name, record.read(name))
-    accuracy, images = measured_again(small.folder, weights)
-    facts |= {"use": USE, "half": True, "accuracy": f"{percent(accuracy)} of {images:,} test images"}
-    small.write("README.md", str(load_network(small.folder, weights).generate_model_card(**facts)))
+    try:
+        save_tensors(small.folder / f"{weights}.safetensors", half, note)
+        for name in TOLD:  # result.json last, as in every record
+            small.write(name, record.read(name))
+        accuracy, images = measured_again(small.folder, weights)
+        facts |= {"use": USE[weights], "half": True, "accuracy": f"{percent(accuracy)} of {images:,} test images"}
+        small.write("README.md", str(load_network(small.folder, weights).generate_model_card(**facts)))
+        _without_places(small)
+    except BaseException:  # half a record would be taken for a whole one
+        for path in small.folder.iterdir():
+            path.unlink()
+        raise
     return Shared(small.folder, accuracy, images)
+
+
+def _without_places(small: Record) -> None:
+    """Take out where a user keeps images of their own."""
+    told, data = told_recipe(small), small.data
+    if told != small.recipe:
+        small.write("data.json", {**data, "name": told.dataset})
+        small.write("recipe.json", told.to_json())

@@ -86,7 +86,7 @@ def largest_difference(
         for batch in (images[:1], images)
         for ours, theirs in zip(file(batch), network(batch), strict=True)
     ]
-    return max((ours - theirs).abs().max().item() for ours, theirs in pairs)
+    return torch.stack([(ours - theirs).abs().max() for ours, theirs in pairs]).max().item()  # NaN, if one is
 
 
 def _real_images(recipe: Recipe) -> Images:

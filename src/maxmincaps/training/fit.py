@@ -50,6 +50,8 @@ def fit(recipe: Recipe, folder: Path | str, *, resume: bool = False, observer: O
                 message = str(error).partition(";")[0]
                 record.write(DIVERGED, {"message": message, "epochs_done": len(record.history)})
                 raise
+    if wish:
+        raise KeyboardInterrupt  # too late to stop this run, and in time for whatever would come next
     return record
 
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.multiprocessing.spawn import ProcessException
 
-from maxmincaps.errors import DivergedError, InputError, one_line
+from maxmincaps.errors import DivergedError, InputError, is_lack_of_memory, one_line
 from maxmincaps.recipe import Recipe
 from maxmincaps.training.interrupt import StopWish
 
@@ -121,6 +121,11 @@ def _tell(processes: Processes, task: Callable[[Processes], None], errors: Simpl
         raise SystemExit(1) from None  # or the others might wait for this one until a timeout
     except (DivergedError, KeyboardInterrupt) as error:
         errors.put(error)
+    except (MemoryError, RuntimeError) as error:
+        if not is_lack_of_memory(error):
+            raise
+        errors.put(MemoryError(one_line(error)))
+        raise SystemExit(1) from None
 
 
 def precision_on(device: torch.device, recipe: Recipe) -> str:

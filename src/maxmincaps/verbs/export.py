@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
+from maxmincaps.errors import InputError
 from maxmincaps.verbs.runs import Run, Which
 from maxmincaps.verbs.terminal import console, percent
 
@@ -31,6 +32,8 @@ def export(
     couplings: bool
         Give the couplings of the last iteration too.
     """
+    if couplings and to not in ("onnx", "torch"):
+        raise InputError(f"--couplings is for onnx and torch programs; {to} has the whole network")
     if to == "hub":
         from maxmincaps.export.card import save_for_hub
 

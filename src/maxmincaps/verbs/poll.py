@@ -40,7 +40,7 @@ def open_(
 
     numbers = _numbers(images)
     store = _store(runs, numbers, out)
-    door = Door.open(host, port)
+    door = Door.open(host, port, store.token)
     was_closed = not store.is_open
     store.set_open(True)
 

@@ -188,7 +188,10 @@ def _announce(title: str, recipes: list[Recipe], missing: list[Recipe], out: Pat
 def _agreed() -> bool:
     if not sys.stdin.isatty():
         raise InputError("nobody is here to be asked; add --yes to start")
-    return console.input("start? [y/N] ").strip().lower() in ("y", "yes")
+    try:
+        return console.input("start? [y/N] ").strip().lower() in ("y", "yes")
+    except EOFError:  # Ctrl-D
+        return False
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 """`maxmincaps train` and `maxmincaps quickstart`."""
 
+import shlex
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -73,8 +74,7 @@ def train(
     try:
         record = fit(wanted, folder, resume=resume, observer=Together(*onlookers))
     except KeyboardInterrupt:
-        again = f"maxmincaps train --out {folder} --resume"
-        raise KeyboardInterrupt(f"stopped, nothing is lost; go on with: {again}") from None
+        raise KeyboardInterrupt(_stopped(Record(folder))) from None
     if finished:
         console.say(f"{folder}: was finished before; nothing was trained")
     _show_results([record])
@@ -123,6 +123,16 @@ Next, if you like:
   {command} train --dataset path/to/folder             your own images, one subfolder per class
   {command} study list                                 the paper's tables and figures"""
     )
+
+
+def _stopped(record: Record) -> str:
+    """Say what a stopped run has come to, and how to go on."""
+    if record.complete:
+        return f"stopped; the run was at its end, and {record.folder} is complete"
+    if not record.exists:
+        return "stopped before the run began; the same command starts it"
+    again = f"maxmincaps train --out {shlex.quote(str(record.folder))} --resume"
+    return f"stopped, nothing is lost; go on with: {again}"
 
 
 def _given(*parts: Any) -> dict[str, Any]:

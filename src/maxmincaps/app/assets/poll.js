@@ -14,7 +14,7 @@ async function asked(path, options) {
   for (let pause = 250; ; pause = Math.min(2 * pause, 4000)) {
     try {
       const answer = await fetch(path, { credentials: "same-origin", cache: "no-store", ...options });
-      const told = await answer.json();
+      const told = await answer.json().catch(() => ({ error: "This page needs the whole address that you were sent." }));
       part("trouble").textContent = answer.ok ? "" : told.error;
       return answer.ok ? told : { refused: answer.status };
     } catch {
