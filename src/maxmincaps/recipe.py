@@ -248,7 +248,7 @@ class Recipe(MachineSettings, TrainingSettings, NetworkSettings, DataSettings):
 
         Settings at their default do not count, so that a setting added later leaves older fingerprints as they are.
         """
-        identity = self.model_dump(mode="json", exclude=set(MachineSettings.model_fields), exclude_defaults=True)
+        identity = self.model_dump(mode="json", include=set(IDENTITY), exclude_defaults=True)
         return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:12]
 
     def to_json(self) -> str:
@@ -272,6 +272,9 @@ class Recipe(MachineSettings, TrainingSettings, NetworkSettings, DataSettings):
         """
         return recipe_from(settings_in(path), str(path))
 
+
+IDENTITY = tuple(name for name in Recipe.model_fields if name not in MachineSettings.model_fields)
+"""The settings that say what is trained, and not where."""
 
 NAMED = {path.stem: path for path in sorted((Path(__file__).parent / "recipes").glob("*.toml"))}
 """The recipes that come with the package. Each file says what it claims, what it costs, and the command."""

@@ -4,11 +4,13 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TypeVar
 
 from maxmincaps.studies.records import Row
 
+Measured = TypeVar("Measured")
 ENOUGH = 3
-"""So many runs, or pairs of runs, a verdict needs."""
+"""Runs, or pairs of runs, that a verdict needs."""
 
 
 class Verdict(StrEnum):
@@ -51,8 +53,8 @@ def complete(rows: Iterable[Row]) -> list[Row]:
 
 
 def pairs(
-    rows: Sequence[Row], measure: Callable[[Row], float], first: str, second: str
-) -> dict[tuple[str, float | None, int], tuple[float, float]]:
+    rows: Sequence[Row], measure: Callable[[Row], Measured], first: str, second: str
+) -> dict[tuple[str, float | None, int], tuple[Measured, Measured]]:
     """Give a measure of the runs of two lines that share dataset, value and seed, by these.
 
     Runs without a result (diverged ones) have no partner.

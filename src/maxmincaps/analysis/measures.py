@@ -6,6 +6,7 @@ from pathlib import Path
 
 import torch
 
+from maxmincaps.analysis.compare import pairs
 from maxmincaps.analysis.responses import tuning_of
 from maxmincaps.analysis.traces import trace
 from maxmincaps.errors import InputError
@@ -117,11 +118,8 @@ def whole_curves(rows: Sequence[Row]) -> list[dict[float, float]]:
 
 def tuning_likenesses(rows: Sequence[Row]) -> list[float]:
     """Correlate the tuning curves of Softmax and Max-Min, for each dataset and seed that both have, from lengths."""
-    by_key: dict[tuple[str, int], dict[str, torch.Tensor]] = defaultdict(dict)
-    for row in rows:
-        by_key[row["dataset"], row["seed"]][row["line"]] = tuning_of(responses(row["folder"])).flatten()
-    pairs = [both for both in by_key.values() if {"Softmax", "Max-Min"} <= both.keys()]
-    return [torch.corrcoef(torch.stack([both["Softmax"], both["Max-Min"]]))[0, 1].item() for both in pairs]
+    curves = pairs(rows, lambda row: tuning_of(responses(row["folder"])).flatten(), "Softmax", "Max-Min")
+    return [torch.corrcoef(torch.stack(both))[0, 1].item() for both in curves.values()]
 
 
 def _alive(row: Row) -> torch.Tensor | None:

@@ -21,8 +21,8 @@ from maxmincaps.errors import InputError, known
 
 METHODS = ("auto", "spectral", "unfold", "direct")
 
-# The time for one transformed number, in multiply-adds of a matrix product, besides its own few: measured over twenty
-# layers, fitted by eye to where their forward times are level (backward gains more).
+# What transforming a number costs beyond its own arithmetic, in multiply-adds of a matrix product; fitted by eye over
+# twenty layers to where forward times are level (backward gains more).
 TRANSFORM = 30
 
 # With fewer channels the products are too thin to run at full speed.

@@ -17,7 +17,7 @@ from torch import Tensor
 from maxmincaps.capsules.frequencies import Pair, Transform, Transforms, planes_of, transforms
 
 
-class Phase(NamedTuple):
+class AxisPhase(NamedTuple):
     """One phase along one axis: which pixels and kernel elements it has, and which places and taps these are."""
 
     pixels: slice
@@ -26,11 +26,11 @@ class Phase(NamedTuple):
     taps: slice
 
 
-class Phases(NamedTuple):
+class Phase(NamedTuple):
     """One phase of an image: one of the rows and one of the columns."""
 
-    rows: Phase
-    columns: Phase
+    rows: AxisPhase
+    columns: AxisPhase
 
     def of_pixels(
         self, images: Float[Tensor, "height width batch channel"]
@@ -75,7 +75,7 @@ class Axis:
         """Length of a phase and of the cyclic convolution."""
         return self.outputs + self.taps - 1
 
-    def phases(self) -> list[Phase]:
+    def phases(self) -> list[AxisPhase]:
         """List the phases in which kernel and image both have something. Padding is where there are no pixels."""
         phases = []
         for shift in range(min(self.stride, self.kernel)):
@@ -86,7 +86,7 @@ class Axis:
             if first < last:
                 pixels = slice(pixel + first * self.stride, pixel + (last - 1) * self.stride + 1, self.stride)
                 elements = slice(shift, self.kernel, self.stride)
-                phases.append(Phase(pixels, slice(first, last), elements, slice(0, taps)))
+                phases.append(AxisPhase(pixels, slice(first, last), elements, slice(0, taps)))
         return phases
 
     def idle(self) -> tuple[list[int], list[int]]:
@@ -132,9 +132,9 @@ class Geometry:
         """Matrix products that each phase needs."""
         return planes_of((self.rows.places, self.columns.places))
 
-    def phases(self) -> list["Phases"]:
+    def phases(self) -> list[Phase]:
         """Pair each phase of the rows with each of the columns."""
-        return [Phases(*pair) for pair in product(self.rows.phases(), self.columns.phases())]
+        return [Phase(*pair) for pair in product(self.rows.phases(), self.columns.phases())]
 
     def transforms(self, tensor: Tensor) -> Transforms:
         """Look up the transforms, which are never done in half precision: only the products are."""

@@ -106,7 +106,7 @@ class HeldVotes:
 
 
 CACHE_BYTES, DEVICE_BYTES = 6 * 2**20, 2**30
-"""Votes of so many images are formed at once as fit in a processor's cache, or in a fair part of an accelerator."""
+"""Bytes of votes that are formed at once: what a processor's cache holds, or a fair part of an accelerator's memory."""
 
 
 @torch.no_grad()

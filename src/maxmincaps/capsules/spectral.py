@@ -67,21 +67,21 @@ class _Spectral(torch.autograd.Function):
         maps = ctx.geometry.transforms(gradient)
         needs_images, needs_weight = ctx.needs_input_grad[:2]
         idle_pixels, idle_elements = zip(ctx.geometry.rows.idle(), ctx.geometry.columns.idle(), strict=True)
-        images = _empty(ctx.shapes[0], ctx.dtypes[0], gradient, idle_pixels) if needs_images else None
-        kernel = _empty(ctx.shapes[1], ctx.dtypes[1], gradient, idle_elements) if needs_weight else None
+        grad_images = _empty(ctx.shapes[0], ctx.dtypes[0], gradient, idle_pixels) if needs_images else None
+        grad_kernel = _empty(ctx.shapes[1], ctx.dtypes[1], gradient, idle_elements) if needs_weight else None
         with torch.autocast(gradient.device.type, enabled=False):
             planes = _planes(maps.outputs, gradient, ctx.product)
             spectra = iter(ctx.saved_tensors)
             for phase, image_planes, weight_planes in zip(ctx.geometry.phases(), spectra, spectra, strict=True):
-                if images is not None:
+                if grad_images is not None:
                     # plane batch out, plane out channel -> plane batch channel
-                    image_planes_ = torch.bmm(planes, weight_planes).flatten(1)
-                    phase.of_places(maps.images).places(image_planes_, phase.of_pixels(images).flatten(2))
-                if kernel is not None:
+                    grad_planes = torch.bmm(planes, weight_planes).flatten(1)
+                    phase.of_places(maps.images).places(grad_planes, phase.of_pixels(grad_images).flatten(2))
+                if grad_kernel is not None:
                     # plane batch out, plane batch channel -> plane out channel
-                    weight_planes_ = torch.bmm(planes.mT, image_planes).flatten(1)
-                    phase.of_taps(maps.kernel).places(weight_planes_, phase.of_elements(kernel).flatten(2))
-        return images, None if kernel is None else _taps_last(kernel), None, None
+                    grad_planes = torch.bmm(planes.mT, image_planes).flatten(1)
+                    phase.of_taps(maps.kernel).places(grad_planes, phase.of_elements(grad_kernel).flatten(2))
+        return grad_images, None if grad_kernel is None else _taps_last(grad_kernel), None, None
 
 
 def _empty(shape: torch.Size, dtype: torch.dtype, like: Tensor, idle: Sequence[Sequence[int]]) -> Tensor:

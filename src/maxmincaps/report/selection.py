@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from maxmincaps.analysis.compare import Interval, complete, interval
-from maxmincaps.recipe import MachineSettings, Recipe
+from maxmincaps.recipe import IDENTITY, Recipe
 from maxmincaps.report.table import NO_RESULT, NOT_RUN
 from maxmincaps.studies.records import Row, budget_in_words, has_papers_network, how_many, shown_rows
 from maxmincaps.studies.study import DATASETS, PAPER_SCALE, Study, title_of
@@ -102,8 +102,7 @@ def siblings(rows: Iterable[Row], one: Row) -> list[Row]:
 
 
 def _all_but(row: Row, left_out: str) -> tuple[str, ...]:
-    settings = Recipe.model_fields.keys() - MachineSettings.model_fields.keys() - {left_out}
-    return tuple(str(row[name]) for name in sorted(settings))
+    return tuple(str(row[name]) for name in IDENTITY if name != left_out)
 
 
 def _nearness(group: Mapping[str, Row]) -> tuple[Any, ...]:
@@ -115,7 +114,7 @@ def _nearness(group: Mapping[str, Row]) -> tuple[Any, ...]:
 def differences(row: Row) -> dict[str, Any]:
     """Give the settings of a run that are not the default recipe's, whatever it was trained on and for how long."""
     apart = {"dataset", "normalization", "seed", "epochs", "train_images", "test_images"}
-    default = Recipe().model_dump(mode="json", exclude=apart | MachineSettings.model_fields.keys())
+    default = Recipe().model_dump(mode="json", include=set(IDENTITY) - apart)
     return {name: row[name] for name, value in default.items() if row[name] != value}
 
 

@@ -10,7 +10,7 @@ from maxmincaps.analysis.measures import best_points, final_points
 from maxmincaps.analysis.poll import Poll, paper_rows
 from maxmincaps.analysis.poll import table_3 as rows_of_poll
 from maxmincaps.analysis.vote import MODELS, spread, vote, voters
-from maxmincaps.recipe import MachineSettings, Recipe
+from maxmincaps.recipe import IDENTITY
 from maxmincaps.report.selection import (
     NOT_PAPER,
     Shown,
@@ -289,9 +289,9 @@ def _label(row: Row) -> str:
 
 
 def _settings(row: Row) -> tuple[str, ...]:
-    names = [name for name in Recipe.model_fields if name not in MachineSettings.model_fields and name != "seed"]
     first = ("dataset", "iterations", "normalization")
-    return tuple(f"{row[name]!s:>12}" for name in (*first, *(name for name in names if name not in first)))
+    others = (name for name in IDENTITY if name not in (*first, "seed"))
+    return tuple(f"{row[name]!s:>12}" for name in (*first, *others))
 
 
 def _differences(row: Row) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from maxmincaps.errors import InputError, extra
-from maxmincaps.recipe import MachineSettings, Recipe
+from maxmincaps.recipe import IDENTITY, Recipe
 from maxmincaps.studies import STUDIES
 from maxmincaps.studies.study import Study, title_of
 from maxmincaps.training.record import Record, records_under
@@ -43,11 +43,10 @@ _DATA = {
     "rates": "used_rates",
 }
 _ENVIRONMENT = ("started_at", "maxmincaps", "commit", "torch", "processor")
-_SETTINGS = tuple(name for name in Recipe.model_fields if name not in MachineSettings.model_fields)
 # A folder without runs has these columns too, so that a question about it is answered with no rows.
 _COLUMNS = {
     "runs": (
-        *("run", "folder", "fingerprint", "status", *_SETTINGS, "epochs_done", *_RESULT, *_DATA.values()),
+        *("run", "folder", "fingerprint", "status", *IDENTITY, "epochs_done", *_RESULT, *_DATA.values()),
         *(*_ENVIRONMENT, "used_precision"),
     ),
     "history": ("run", "fingerprint", "epoch", "test_accuracy"),
@@ -110,8 +109,8 @@ def row_of(record: Record) -> Row:
         "run": record.folder.name,
         "folder": str(record.folder),
         "fingerprint": recipe.fingerprint(),
-        "status": "complete" if record.complete else "diverged" if record.diverged else "unfinished",
-        **recipe.model_dump(mode="json", include=set(_SETTINGS)),
+        "status": record.status,
+        **recipe.model_dump(mode="json", include=set(IDENTITY)),
         "epochs_done": len(history),
         **{name: result[name] for name in _RESULT},
         **{ours: data.get(theirs) for theirs, ours in _DATA.items()},

@@ -18,7 +18,7 @@ _ERRORS = {"Softmax": (0.35, 0.29, 0.32, 0.021), "Max-Min": (0.27, 0.20, 0.24, 0
 _MEASURES = ("max_test_error_percent", "min_test_error_percent", "mean_test_error_percent", "sd_test_error_percent")
 
 HALF_PRECISION = {"precision": "bf16"}
-"""So that a run ends within an hour and a half on one core, if it has such products."""
+"""So that a run ends within an hour and a half on one core, if it has bf16 products."""
 
 MNIST_RECORD = Study(
     name="mnist-record",

@@ -14,7 +14,7 @@ import torch
 from maxmincaps.data.batches import Batch
 from maxmincaps.data.images import Splits, splits
 from maxmincaps.errors import DivergedError, InputError
-from maxmincaps.recipe import MachineSettings, Recipe
+from maxmincaps.recipe import IDENTITY, Recipe
 from maxmincaps.training.average import average_into
 from maxmincaps.training.environment import environment
 from maxmincaps.training.interrupt import StopWish, stop_wishes
@@ -76,28 +76,12 @@ def _train(
 
 def _step(run: Run, batch: Batch, *, stop: bool) -> float:
     """Make one step of Adam, then a checkpoint if one is due or any process is to stop; give the loss."""
-    recipe, state, here = run.recipe, run.state, len(batch)
+    recipe, state = run.recipe, run.state
     set_learning_rate(run.optimizer, recipe, state.step, run.steps)
-    run.network.train()
-    output = run.network(batch.images, batch.labels)
-    losses = losses_for(recipe, output, batch.images, batch.labels)
-    right = (output.lengths.argmax(dim=1) == batch.labels).sum()
-    found = torch.stack([losses.total, losses.margin, losses.reconstruction, right])
-    *means, correct = found.tolist()  # all in one go: a device is waited for once
-    *sums, stops, save = run.over_processes(
-        *(here * mean for mean in means),
-        correct,
-        here,
-        stop,
-        run.checkpoint_is_due(),
-    )
-    tally = Tally(*sums)
-    # The mean over the processes is then the mean over the whole batch, even where they share it unevenly.
-    run.processes.backward(losses.total * (here * run.processes.world_size / tally.seen))
-
+    tally, stops, save = _backward(run, batch, stop=stop)
     if math.isfinite(tally.loss) and _gradients_are_finite(run):
         if state.step < recipe.watch:
-            state.watched.append(describe(run.plain_network, batch.images, loss=tally.loss / tally.seen))
+            state.watched.append(describe(run.plain_network, batch.images, loss=tally.mean_loss))
         run.optimizer.step()
         if run.averaged:
             average_into(run.averaged, run.plain_network, recipe.average, state.step)
@@ -109,7 +93,7 @@ def _step(run: Run, batch: Batch, *, stop: bool) -> float:
         run.write_watched()
         raise DivergedError(
             f"the loss or its gradient is not finite at epoch {state.epoch + 1}, step {state.step + 1} "
-            f"(loss {tally.loss / tally.seen}); the last good weights are in {run.record.folder / 'last.safetensors'}"
+            f"(loss {tally.mean_loss}); the last good weights are in {run.record.folder / 'last.safetensors'}"
         )
     run.optimizer.zero_grad(set_to_none=True)
     state.batch, state.step = state.batch + 1, state.step + 1
@@ -117,7 +101,29 @@ def _step(run: Run, batch: Batch, *, stop: bool) -> float:
         run.save_checkpoint()
     if stops:
         raise KeyboardInterrupt
-    return tally.loss / tally.seen
+    return tally.mean_loss
+
+
+def _backward(run: Run, batch: Batch, *, stop: bool) -> tuple[Tally, bool, bool]:
+    """Make the gradients of a batch; give its tally, and whether any process is to stop or a checkpoint is due."""
+    run.network.train()
+    output = run.network(batch.images, batch.labels)
+    losses = losses_for(run.recipe, output, batch.images, batch.labels)
+    right = (output.lengths.argmax(dim=1) == batch.labels).sum()
+    found = torch.stack([losses.total, losses.margin, losses.reconstruction, right])
+    *means, correct = found.tolist()  # all in one go: a device is waited for once
+    here = len(batch)
+    *sums, stops, save = run.over_processes(
+        *(here * mean for mean in means),
+        correct,
+        here,
+        stop,
+        run.checkpoint_is_due(),
+    )
+    tally = Tally(*sums)
+    # The mean over the processes is then the mean over the whole batch, even where they share it unevenly.
+    run.processes.backward(losses.total * (here * run.processes.world_size / tally.seen))
+    return tally, bool(stops), bool(save)
 
 
 def _gradients_are_finite(run: Run) -> bool:
@@ -148,7 +154,5 @@ def _refuse_small_batches(recipe: Recipe, images: int) -> None:
 
 
 def _differences(theirs: Recipe, ours: Recipe) -> str:
-    if theirs.fingerprint() == ours.fingerprint():
-        return ""
-    before, after = (recipe.model_dump(exclude=set(MachineSettings.model_fields)) for recipe in (theirs, ours))
-    return ", ".join(f"{name} {before[name]!r}, not {after[name]!r}" for name in after if before[name] != after[name])
+    pairs = ((name, getattr(theirs, name), getattr(ours, name)) for name in IDENTITY)
+    return ", ".join(f"{name} {before!r}, not {after!r}" for name, before, after in pairs if before != after)

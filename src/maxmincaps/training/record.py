@@ -90,6 +90,11 @@ class Record:
         """Whether the run ended without a result, as its loss became infinite or not a number."""
         return not self.complete and (self.folder / DIVERGED).exists()
 
+    @property
+    def status(self) -> str:
+        """How far the run is: complete, diverged or unfinished."""
+        return "complete" if self.complete else "diverged" if self.diverged else "unfinished"
+
     def __str__(self) -> str:
         """Say in one line what was trained and what it came to."""
         if not self.exists:
@@ -97,8 +102,7 @@ class Record:
         recipe = self.recipe
         what = f"{self.folder}: {recipe.dataset}, {recipe.normalization}, r = {recipe.iterations}, seed {recipe.seed}"
         if not self.complete:
-            state = "diverged" if self.diverged else "unfinished"
-            return f"{what}, {state}: {len(self.history)} of {counted(recipe.epochs, 'epoch')}"
+            return f"{what}, {self.status}: {len(self.history)} of {counted(recipe.epochs, 'epoch')}"
         best, final = (percent(self.result[f"{kind}_test_accuracy"]) for kind in ("best", "final"))
         return f"{what}, {counted(recipe.epochs, 'epoch')}: best {best}, final {final}"
 

@@ -79,7 +79,7 @@ def end_epoch(run: Run) -> dict[str, Any]:
     seconds = run.elapsed_s() - before
     line = {
         "epoch": state.epoch,
-        "train_loss": tally.loss / max(tally.seen, 1),
+        "train_loss": tally.mean_loss,
         "margin_loss": tally.margin / max(tally.seen, 1),
         "reconstruction_loss": tally.reconstruction / max(tally.seen, 1),
         "running_train_accuracy": tally.correct / max(tally.seen, 1),

@@ -42,6 +42,11 @@ class Tally:
     correct: float = 0.0
     seen: float = 0.0
 
+    @property
+    def mean_loss(self) -> float:
+        """The loss of an image, on average."""
+        return self.loss / max(self.seen, 1)
+
     def __add__(self, other: "Tally") -> "Tally":
         return Tally(*(mine + theirs for mine, theirs in zip(astuple(self), astuple(other), strict=True)))
 
