@@ -17,7 +17,7 @@ from maxmincaps.recipe import Recipe
 from maxmincaps.training.checkpoint import network_for
 
 PRIMARY_TERMS, VOTE_TERMS = 6_000, 30_000
-"""PrimaryCaps and W learn at the full rate if their sums have at most so many terms. W's are smaller: squashed parts."""
+"""PrimaryCaps and W learn at the full rate if their sums have at most so many terms. W's are smaller, as squashed."""
 
 
 @contextmanager
