@@ -4,7 +4,7 @@ BIN := .venv/bin
 
 .PHONY: quickstart test torture lint docs results bench clean
 
-quickstart: .venv/quickstart.ready  ## the paper's network, Max-Min beside Softmax, on 5,000 digits, with a report
+quickstart: .venv/quickstart.ready  ## the paper's network, Max-Min beside Softmax, on 4,000 digits, with a report
 	@$(BIN)/maxmincaps quickstart
 
 test: .venv/dev.ready lint  ## lint, types, import layers and all tests

@@ -70,7 +70,7 @@ def _verb(parent: App, where: str, name: str, help: str, group: Group | None = N
 
 
 _verb(app, "train:train", "train", "Train a network and leave a record of it.", use)
-_verb(app, "train:quickstart", "quickstart", "Train Max-Min and Softmax on 5,000 digits and compare them.", use)
+_verb(app, "train:quickstart", "quickstart", "Train Max-Min and Softmax on 4,000 digits and compare them.", use)
 _verb(app, "recipe:recipe", "recipe", "Show the recipes that come with the package.", use)
 _verb(app, "runs:evaluate", "evaluate", "Measure a run's network on its test set again.", use)
 _verb(app, "runs:predict", "predict", "Classify image files.", use)

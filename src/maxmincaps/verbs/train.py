@@ -42,7 +42,7 @@ def train(
 ) -> None:
     """Train a network and leave a record: recipe, history, weights, result.
 
-    The paper's network with Max-Min on 5,000 embedded digits: `maxmincaps train`. The same with Softmax on MNIST:
+    The paper's network with Max-Min on 4,000 embedded digits: `maxmincaps train`. The same with Softmax on MNIST:
     `maxmincaps train --dataset mnist --normalization softmax`.
 
     Parameters
@@ -81,7 +81,7 @@ def train(
 
 
 def quickstart(*, out: Path = Path("quickstart"), epochs: int = 5, batch_size: int = 50, seed: int = 0) -> None:
-    """Train the paper's network with Max-Min and with Softmax on 5,000 real digits, and compare them.
+    """Train the paper's network with Max-Min and with Softmax on 4,000 real digits, and compare them.
 
     Parameters
     ----------
