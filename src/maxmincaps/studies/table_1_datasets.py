@@ -47,6 +47,6 @@ DATASETS_STUDY = Study(
         "paper": UNSTATED,
         "full": "the paper states no number of epochs: 20 is ours",
         "minute": "a smaller network than the paper's, to try the machinery; its numbers say nothing about the paper",
-        "quickstart": "4,000 digits that ship with a package, tested on 1,000, batches of 50: what `maxmincaps quickstart` trains",
+        "quickstart": "4,000 digits that ship with a package, batches of 50: what `maxmincaps quickstart` trains",
     },
 )
