@@ -198,6 +198,18 @@ INSIDE = (
 )  # fmt: skip
 
 
+@pytest.mark.parametrize(("scale", "verdict"), [("full", Verdict.UNDECIDED), ("paper", Verdict.FAILS)])
+def test_a_record_that_was_missed_with_less_than_the_papers_budget_is_undecided(tmp_path, scale, verdict):
+    rows = write_study(tmp_path, "mnist-record", scale, lambda entry: 99.7)
+    labels = torch.zeros(1000, dtype=torch.long)
+    for row in rows.values():
+        lengths = torch.eye(10)[labels].clone()
+        lengths[:3] = torch.eye(10)[1]
+        write_lengths(tmp_path / row["fingerprint"], lengths, labels)
+    found = by_name(rows.values())
+    assert (found["single-record"].verdict, found["vote-record"].verdict) == (verdict, verdict)
+
+
 def test_runs_whose_records_lack_what_a_claim_is_measured_by_are_not_called_no_runs(tmp_path):
     rows = write_study(tmp_path, "datasets", "full", as_the_paper)
     found = by_name(rows.values())

@@ -11,7 +11,7 @@ from maxmincaps.analysis import measures
 from maxmincaps.analysis.compare import ENOUGH, Interval, Verdict, complete, interval, paired, pairs, verdict
 from maxmincaps.analysis.vote import models_a_b_c, vote, voters
 from maxmincaps.studies.records import Row
-from maxmincaps.studies.study import DATASETS, title_of
+from maxmincaps.studies.study import DATASETS, PAPER_SCALE, title_of
 from maxmincaps.training.responses import responses
 
 Measure = Callable[[Row], float | None]
@@ -185,8 +185,8 @@ def single_record(rows: Sequence[Row]) -> Finding:
     if not errors:
         return _nothing(here)
     ours = f"{min(errors):.2f} % at best, {sum(errors) / len(errors):.2f} % on average (best epochs, n = {len(errors)})"
-    enough = Verdict.HOLDS if min(errors) <= 0.20 + 1e-9 else Verdict.FAILS
-    return Finding(ours, enough if len(errors) >= ENOUGH else Verdict.TOO_FEW, here, len(errors))
+    reached = _reached(min(errors), 0.20, here)
+    return Finding(ours, reached if len(errors) >= ENOUGH else Verdict.TOO_FEW, here, len(errors))
 
 
 def vote_record(rows: Sequence[Row]) -> Finding:
@@ -196,8 +196,14 @@ def vote_record(rows: Sequence[Row]) -> Finding:
         return _nothing(here)
     together = vote([responses(row["folder"]) for row in here])
     ours = f"{together.error_percent:.2f} % ({len(together.wrong)} images, final weights)"
-    holds = together.error_percent <= 0.17 + 1e-9
-    return Finding(ours, Verdict.HOLDS if holds else Verdict.FAILS, here, len(here))
+    return Finding(ours, _reached(together.error_percent, 0.17, here), here, len(here))
+
+
+def _reached(error_percent: float, record: float, rows: Sequence[Row]) -> Verdict:
+    """Say whether a record was reached. With less than the paper's budget a miss refutes nothing."""
+    if error_percent <= record + 1e-9:
+        return Verdict.HOLDS
+    return Verdict.FAILS if all(row["scale"] == PAPER_SCALE for row in rows) else Verdict.UNDECIDED
 
 
 def vote_beats_one(rows: Sequence[Row]) -> Finding:
