@@ -48,26 +48,15 @@ def test_an_unfinished_run_is_not_shared(tmp_path, run):
     assert not (tmp_path / "small").exists()
 
 
-def test_a_record_to_share_is_not_complete_before_it_has_its_weights(tmp_path, run, monkeypatch):
+@pytest.mark.parametrize("part", ["save_tensors", "measured_again"])
+def test_a_record_to_share_that_could_not_be_made_leaves_the_folder_empty(tmp_path, run, monkeypatch, part):
     from maxmincaps.export import record
 
-    def full_disk(*_):
+    def fails(*_):
         raise InputError("no space left")
 
-    monkeypatch.setattr(record, "save_tensors", full_disk)
+    monkeypatch.setattr(record, part, fails)
     with pytest.raises(InputError, match="no space left"):
-        record.save_small_record(run, tmp_path / "small")
-    assert not Record(tmp_path / "small").complete
-
-
-def test_a_record_to_share_that_could_not_be_measured_leaves_the_folder_empty(tmp_path, run, monkeypatch):
-    from maxmincaps.export import record
-
-    def no_images(*_):
-        raise InputError("the test images are not there")
-
-    monkeypatch.setattr(record, "measured_again", no_images)
-    with pytest.raises(InputError, match="are not there"):
         record.save_small_record(run, tmp_path / "small")
     assert not any((tmp_path / "small").iterdir())
 
