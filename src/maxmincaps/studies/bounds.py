@@ -11,7 +11,7 @@ Command  maxmincaps study run bounds --scale small
 
 from dataclasses import replace
 
-from maxmincaps.studies.study import Budget, Line, Study
+from maxmincaps.studies.study import HALF_PRECISION, Budget, Line, Study
 from maxmincaps.studies.table_1_datasets import MINUTE, UNSTATED
 
 VALUES = (0.01, 0.03, 0.1, 0.3, 1.0)
@@ -37,13 +37,13 @@ BOUNDS = Study(
     scales={
         "paper": (Budget(epochs=50, seeds=5),),
         "full": (Budget(epochs=20, seeds=5),),
-        "small": (Budget(epochs=4, train_images=10_000),),
+        "small": (Budget(epochs=4, train_images=10_000, changes=HALF_PRECISION),),
         "minute": (replace(MINUTE, values=(0.01, 0.1, 1.0)),),
     },
     notes={
         "paper": UNSTATED + ", and so are the values between 0.01 and 1.0",
         "full": "the paper states neither epochs nor runs: 20 and 5 are ours",
-        "small": "10,000 of 60,000 training images, 4 epochs, one run each",
+        "small": "10,000 of 60,000 training images, 4 epochs, one run each; large products in bf16",
         "minute": "a smaller network than the paper's",
     },
 )

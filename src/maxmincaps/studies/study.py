@@ -33,6 +33,8 @@ PAPER_SCALE = "paper"
 
 SMALLER_NETWORK: Mapping[str, Any] = {"conv_channels": 16, "types": 4, "decoder": (64, 128)}
 """The network of the scale `minute`: the paper's with far fewer kernels, so that a run takes seconds."""
+HALF_PRECISION: Mapping[str, Any] = {"precision": "bf16"}
+"""For runs of the scale `small` that one core should end within an hour and a half; it needs a processor with bf16."""
 
 
 def title_of(dataset: str) -> str:

@@ -9,7 +9,16 @@ Cost     at 210 images/s: about 128 hours at `paper`, 51 at `full`, 8 at `small`
 Command  maxmincaps study run datasets --scale small
 """
 
-from maxmincaps.studies.study import DATASETS, MAX_MIN, SMALLER_NETWORK, SOFTMAX, Budget, PaperValue, Study
+from maxmincaps.studies.study import (
+    DATASETS,
+    HALF_PRECISION,
+    MAX_MIN,
+    SMALLER_NETWORK,
+    SOFTMAX,
+    Budget,
+    PaperValue,
+    Study,
+)
 
 _SOFTMAX = {"mnist": (99.28, 0.06), "rotated-mnist": (93.72, 0.08), "fashion-mnist": (90.52, 0.14)}
 _SOFTMAX |= {"background-mnist": (89.08, 0.19), "cifar10": (73.65, 0.09)}
@@ -38,7 +47,7 @@ DATASETS_STUDY = Study(
         "small": (
             Budget(epochs=20, seeds=2, test_images=10_000, datasets=("rotated-mnist", "background-mnist")),
             Budget(epochs=10, datasets=("mnist", "fashion-mnist")),
-            Budget(epochs=15, datasets=("cifar10",)),
+            Budget(epochs=15, datasets=("cifar10",), changes=HALF_PRECISION),
         ),
         "minute": (MINUTE,),
         "quickstart": (Budget(epochs=5, changes={"batch_size": 50}, datasets=("mnist-5k",)),),

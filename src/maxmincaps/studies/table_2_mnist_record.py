@@ -11,14 +11,11 @@ Command  maxmincaps study run mnist-record --scale small
 
 from dataclasses import replace
 
-from maxmincaps.studies.study import MAX_MIN, SOFTMAX, Budget, PaperValue, Study
+from maxmincaps.studies.study import HALF_PRECISION, MAX_MIN, SOFTMAX, Budget, PaperValue, Study
 from maxmincaps.studies.table_1_datasets import MINUTE
 
 _ERRORS = {"Softmax": (0.35, 0.29, 0.32, 0.021), "Max-Min": (0.27, 0.20, 0.24, 0.025)}
 _MEASURES = ("max_test_error_percent", "min_test_error_percent", "mean_test_error_percent", "sd_test_error_percent")
-
-HALF_PRECISION = {"precision": "bf16"}
-"""So that a run ends within an hour and a half on one core, if it has bf16 products."""
 
 MNIST_RECORD = Study(
     name="mnist-record",
