@@ -240,13 +240,24 @@ def test_what_is_inside_the_networks_is_judged_by_their_traces_and_lengths(tmp_p
     rows = write_study(tmp_path, "datasets", "full", as_the_paper)
     labels = torch.arange(100) % 10
     noise = torch.Generator().manual_seed(0)
+    confused_with = 0.02 * torch.rand(10, 10, generator=noise)
     for (label, *_), row in rows.items():
         hard = label == "Max-Min"
         logits = torch.zeros(3, 50, 10)
         logits[1:, :20] = torch.randn(2, 20, 10, generator=noise)
         couplings = torch.rand(3, 50, 10, generator=noise) if hard else torch.full((3, 50, 10), 0.1)
         write_trace(tmp_path / row["fingerprint"], logits, couplings)
-        lengths = torch.eye(10)[labels] * (0.9 if hard else 0.8) + (0.05 if hard else 0.1)
+        lengths = torch.eye(10)[labels] * (0.9 if hard else 0.8) + (0.05 if hard else 0.1) + confused_with[labels]
         write_lengths(tmp_path / row["fingerprint"], lengths + 1e-3 * torch.rand(100, 10, generator=noise), labels)
     found = by_name(rows.values())
     assert {name: found[name].verdict for name in INSIDE} == dict.fromkeys(INSIDE, Verdict.HOLDS)
+
+
+def test_tuning_curves_that_have_nothing_but_their_peaks_in_common_are_not_alike(tmp_path):
+    rows = write_study(tmp_path, "datasets", "full", as_the_paper)
+    labels = torch.arange(100) % 10
+    noise = torch.Generator().manual_seed(0)
+    for row in rows.values():
+        lengths = 0.9 * torch.eye(10)[labels] + 0.05 * torch.rand(10, 10, generator=noise)[labels]
+        write_lengths(tmp_path / row["fingerprint"], lengths, labels)
+    assert by_name(rows.values())["tuning-keeps-shape"].verdict is Verdict.FAILS

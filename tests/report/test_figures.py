@@ -109,11 +109,13 @@ def test_a_study_half_of_which_was_run_shows_that_half(rows, studies):
     assert len(plates["learning"].content.axes) == len(LEARNING_TOLD)
 
 
-def test_a_grid_of_settings_shows_every_accuracy_and_the_best_in_bold():
+def test_a_grid_of_settings_shows_every_accuracy_the_best_in_bold_and_the_named_one_framed():
     found = {(0.3, 1.0): 97.0, (1.0, 1.0): 96.5}
-    figure = curves.grids([("max-min", found)], "accuracy (%)", "W", "PrimaryCaps", (0.3, 1.0), (1.0, 3.0))
+    figure = curves.grids([("max-min", found)], "accuracy (%)", "W", "PrimaryCaps", (0.3, 1.0), (1.0, 3.0), (1.0, 3.0))
     found = {text.get_text(): text.get_fontweight() for text in figure.axes[0].texts}
     assert found == {"97.00": "bold", "96.50": "normal", "not run": "normal"}
+    (frame,) = figure.axes[0].patches
+    assert frame.get_center().tolist() == pytest.approx([1, 1])
 
 
 def test_the_words_of_a_choice_without_runs_are_beside_the_guide_and_a_hundredth_of_a_point_looks_small():

@@ -12,6 +12,7 @@ import torch
 from maxmincaps.analysis.vote import vote, voters
 from maxmincaps.recipe import Recipe
 from maxmincaps.report import tables
+from maxmincaps.report.poll import table_3
 from maxmincaps.report.selection import shown, twins
 from maxmincaps.report.table import NOT_RUN, Table
 from maxmincaps.studies import STUDIES
@@ -94,7 +95,7 @@ def test_table_2_has_the_extremes_of_the_errors_and_the_vote_of_three(of_study):
 
 
 def test_table_3_keeps_the_papers_rows_and_asks_nobody_by_itself():
-    found = tables.table_3(None)
+    found = table_3(None)
     assert cells(found, Image="#9729")["On the prediction"] == "0.82 / 0.80"
     assert len(found.rows) == 6
 

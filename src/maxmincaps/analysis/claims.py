@@ -162,7 +162,7 @@ _ALL = (
     ),
     Claim(
         "tuning-keeps-shape",
-        "The tuning curves have the same shape under both normalizations (correlation above 0.9).",
+        "The tuning curves have the same shape under both normalizations (correlation beside the peaks above 0.9).",
         "similar",
         "datasets",
         judges.tuning_keeps_shape,

@@ -153,12 +153,12 @@ def _measured(rows: Sequence[Row], measure: Measure) -> list[Row]:
 
 
 def tuning_keeps_shape(rows: Sequence[Row]) -> Finding:
-    """The tuning curves of both normalizations correlate by more than 0.9."""
+    """The tuning curves of both normalizations correlate by more than 0.9, beside their peaks."""
     asked = [row for row in rows if row["dataset"] in ("mnist", "cifar10", "mnist-5k")]
     here = [row for row in complete(asked) if measures.has(row, "lengths.safetensors")]
     if not here:
         return _not_kept(asked)
-    return _judged(measures.tuning_likenesses(here), here, "correlation of the curves", 0.9)
+    return _judged(measures.tuning_likenesses(here), here, "correlation of the curves beside their peaks", 0.9)
 
 
 # Tables 2 and 4, bounds

@@ -117,8 +117,16 @@ def whole_curves(rows: Sequence[Row]) -> list[dict[float, float]]:
 
 
 def tuning_likenesses(rows: Sequence[Row]) -> list[float]:
-    """Correlate the tuning curves of Softmax and Max-Min, for each dataset and seed that both have, from lengths."""
-    curves = pairs(rows, lambda row: tuning_of(responses(row["folder"])).flatten(), "Softmax", "Max-Min")
+    """Correlate the tuning curves of Softmax and Max-Min, for each dataset and seed that both have, from lengths.
+
+    Beside their peaks: any two networks that classify well have those in the same places, and they would decide alone.
+    """
+
+    def beside_the_peaks(row: Row) -> torch.Tensor:
+        curves = tuning_of(responses(row["folder"]))
+        return curves[~torch.eye(*curves.shape, dtype=torch.bool)]
+
+    curves = pairs(rows, beside_the_peaks, "Softmax", "Max-Min")
     return [torch.corrcoef(torch.stack(both))[0, 1].item() for both in curves.values()]
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator, NullLocator
 
 from maxmincaps.analysis.compare import Interval
@@ -153,8 +154,9 @@ def grids(
     down: str,
     rows: Sequence[float],
     columns: Sequence[float],
+    framed: tuple[float, float],
 ) -> Figure:
-    """Draw one panel a normalization: the measure in percent for each pair of values, the best one in bold."""
+    """Draw one panel a normalization: the measure in percent for each pair of values, best in bold, one in a frame."""
     figure = Figure(figsize=(FULL_WIDTH, 2.6))
     grid = figure.subplots(1, len(panels), squeeze=False)[0]
     for number, (axes, letter, (name, found)) in enumerate(zip(grid, letters(), panels, strict=False)):
@@ -170,6 +172,8 @@ def grids(
             axes.text(
                 column, row, text, ha="center", va="center", color=ink, fontweight="bold" if value == top else None
             )
+        corner = columns.index(framed[1]) - 0.48, rows.index(framed[0]) - 0.47
+        axes.add_patch(Rectangle(corner, 0.96, 0.94, fill=False, edgecolor=INK, linewidth=1.5))
         axes.set_xticks(range(len(columns)), [f"{place:g}" for place in columns])
         axes.set_yticks(range(len(rows)), [f"{place:g}" for place in rows])
         axes.set_xlabel(across)

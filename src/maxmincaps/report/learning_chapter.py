@@ -78,7 +78,8 @@ def _rates(material: Material) -> Plate:
     title = "Learning rates of PrimaryCaps and W"
     words = (
         "Accuracy on held-out training images after one epoch, for the same twelve settings of both normalizations. "
-        "W's rate is given times the mean of the couplings that W acts through."
+        "W's rate is given times the mean of the couplings that W acts through. Bold: the best. Framed: nearest to "
+        "the default's rule, which is one for all normalizations."
     )
     if not runs.rows:
         return absent("rates", title, words, runs.study)
@@ -94,7 +95,7 @@ def _rates(material: Material) -> Plate:
         )
         for name in NAMES
     ]
-    axes = ("rate of W × mean coupling", "rate of PrimaryCaps", rates.PRIMARY, rates.VOTES)
+    axes = ("rate of W × mean coupling", "rate of PrimaryCaps", rates.PRIMARY, rates.VOTES, rates.NEAREST_DEFAULT)
     figure = curves.grids(panels, "held-out accuracy (%)", *axes)
     return material.plate("rates", title, words, figure, study_command(runs), runs.rows)
 

@@ -12,7 +12,7 @@ from maxmincaps.data.images import images_of
 from maxmincaps.errors import InputError
 from maxmincaps.report import mistakes, tables
 from maxmincaps.report.material import Material, Plate, absent, commands_for
-from maxmincaps.report.poll import human_or_network
+from maxmincaps.report.poll import human_or_network, table_3
 from maxmincaps.report.selection import twins
 from maxmincaps.studies.records import Row
 from maxmincaps.studies.study import title_of
@@ -117,7 +117,7 @@ def _people(material: Material, voted: Responses | None, voters: Sequence[Row]) 
     study, poll = material.studies["poll"], material.poll
     below = not voters or material.below_paper(voters)  # a poll does not name its runs
     of_mnist = voted if voters and voters[0]["dataset"] == "mnist" else None
-    table = tables.table_3(poll, of_mnist, below)
+    table = table_3(poll, of_mnist, below)
     command = "maxmincaps poll open RUN RUN RUN"
     plates = [Plate("table-3", "Table 3", study.claim, table, command, below_paper=below and bool(poll or voted))]
     words = "People beside networks, class by class, for three of the images that the networks get wrong. "

@@ -1,4 +1,4 @@
-"""Tables 1 to 4: ours beside the paper's, each number with its runs and its budget."""
+"""Tables 1, 2 and 4: ours beside the paper's, each number with its runs and its budget. (Table 3 is in poll.py.)"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
@@ -7,8 +7,6 @@ from typing import Any
 from maxmincaps.analysis.claims import Evidence
 from maxmincaps.analysis.compare import Interval, complete, interval
 from maxmincaps.analysis.measures import best_points, final_points
-from maxmincaps.analysis.poll import Poll, paper_rows
-from maxmincaps.analysis.poll import table_3 as rows_of_poll
 from maxmincaps.analysis.vote import MODELS, spread, vote, voters
 from maxmincaps.recipe import IDENTITY
 from maxmincaps.report.selection import (
@@ -24,7 +22,7 @@ from maxmincaps.report.style import look
 from maxmincaps.report.table import NOT_RUN, Table
 from maxmincaps.studies.records import Row, how_many
 from maxmincaps.studies.study import LONG, PAPER_SCALE, PaperValue, title_of
-from maxmincaps.training.responses import Responses, responses
+from maxmincaps.training.responses import responses
 
 BEST = "best_test_accuracy"
 DAGGER = "†"
@@ -206,52 +204,6 @@ def _vote_rows(runs: Shown, dataset: str) -> Iterable[tuple[str, ...]]:
             f"{len(triples)} of {len(models)} runs",
             budget,
         )
-
-
-def table_3(asked: Poll | None, voted: Responses | None = None, below_paper: bool = True) -> Table:
-    """Compare people and networks: the paper's six images and those of our poll, or our networks on the paper's six.
-
-    `voted` has the answers of our three networks to MNIST's test images.
-    """
-    mark = DAGGER if below_paper else ""
-    paper = [("the paper's", row, "") for row in paper_rows()]
-    ours = []
-    if asked:
-        # An image's number means nothing without its dataset, and the paper's six are of MNIST.
-        whose = "ours" if asked.dataset == "mnist" else f"ours, {title_of(asked.dataset)}"
-        ours = [(whose, row, mark) for row in rows_of_poll(asked)]
-    elif voted:
-        ours = [(_told(row, voted), _by_our_networks(row, voted), mark) for row in paper_rows()]
-    return Table(
-        name="table-3",
-        caption="Table 3. People / networks on misclassified MNIST images: share of people, mean length.",
-        columns=("Image", "Whose", "Label", "On the label", "Prediction", "On the prediction", "People agree with"),
-        rows=tuple(_poll_row(*line) for line in (*paper, *ours)),
-        notes=(f"{DAGGER} {NOT_PAPER}.",) if ours and mark else (),
-        words=("Whose", "People agree with"),
-    )
-
-
-def _poll_row(whose: str, row: Row, mark: str) -> tuple[str, ...]:
-    on_label, on_prediction = (
-        f"{'not asked' if row[f'people_on_{place}'] is None else format(row[f'people_on_{place}'], '.2f')} / "
-        f"{row[f'network_on_{place}']:.2f}{mark}"
-        for place in ("label", "prediction")
-    )
-    label, prediction = f"{row['label']}", f"{row['prediction']}"
-    return f"#{row['image']}", whose, label, on_label, prediction, on_prediction, row["people_agree_with"]
-
-
-def _told(row: Row, voted: Responses) -> str:
-    """Say whose numbers stand beside the paper's two classes, and which class our networks choose."""
-    return f"ours (no poll; the vote says {voted.predictions[row['image']].item()})"
-
-
-def _by_our_networks(row: Row, voted: Responses) -> Row:
-    """Put our networks' lengths in the place of the paper's, for the same image and the same two classes."""
-    lengths = {place: voted.lengths[row["image"], row[place]].item() for place in ("label", "prediction")}
-    networks = {f"network_on_{place}": length for place, length in lengths.items()}
-    return {**row, **networks, "people_on_label": None, "people_on_prediction": None, "people_agree_with": "not asked"}
 
 
 def all_runs(rows: Sequence[Row]) -> Table:

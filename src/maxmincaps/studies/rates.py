@@ -16,6 +16,8 @@ from maxmincaps.studies.study import NAMES, Budget, Line, Study
 
 PRIMARY = (0.05, 0.3, 1.0)
 VOTES = (0.3, 1.0, 3.0, 10.0)
+NEAREST_DEFAULT = (0.3, 1.0)
+"""The pair of these that the default recipe's rule comes closest to, for both normalizations."""
 COUPLINGS = {"softmax": 0.1, "max-min": 0.4}
 """The mean of a child's couplings to ten classes: for Max-Min's, of ordinary logits."""
 
