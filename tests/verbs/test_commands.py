@@ -7,12 +7,9 @@ import sys
 
 import pytest
 import torch
-from PIL import Image
 
-from maxmincaps import Record, fit, load
-from maxmincaps.cli import main
+from maxmincaps import Record
 from maxmincaps.recipe import NAMED, Recipe
-from maxmincaps.training.record import TRAINED
 from tests.conftest import TINY
 
 TINY_FLAGS = [
@@ -23,24 +20,6 @@ TINY_FLAGS = [
         *(str(each) for each in (value if isinstance(value, tuple) else [value])),
     )
 ]
-
-
-@pytest.fixture
-def command(capsys):
-    """Call the command; give its exit code and what it printed, in one line."""
-
-    def call(*words):
-        with pytest.raises(SystemExit) as ended:
-            main([str(word) for word in words])
-        printed = capsys.readouterr()
-        return ended.value.code or 0, " ".join((printed.out + printed.err).split())
-
-    return call
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory):
-    return fit(Recipe(**TINY), tmp_path_factory.mktemp("runs") / "tiny").folder
 
 
 def test_help_and_a_mistyped_verb_answer_without_torch():
@@ -129,62 +108,6 @@ def test_the_default_recipe_is_what_no_setting_means():
     assert Recipe.from_file("default") == Recipe()
 
 
-def test_predict_draws_the_lengths_of_all_classes(command, run, tmp_path):
-    Image.new("RGB", (90, 60), "white").save(tmp_path / "white.png")
-    code, shown = command("predict", tmp_path / "white.png", "--run", run)
-    assert code == 0
-    assert "white.png is" in shown
-    assert all(f" {digit} 0." in shown for digit in range(10))
-
-
-@pytest.fixture
-def seven(tmp_path, monkeypatch):
-    """A digit as MNIST has it, light on dark, in a file of the folder where we are."""
-    monkeypatch.chdir(tmp_path)
-    digits = load("mnist-5k", "test")
-    digit = digits.images[int((digits.labels == 7).nonzero()[0])]
-    Image.fromarray(digit[0].numpy()).resize((140, 140)).save(tmp_path / "seven.png")
-    return tmp_path / "seven.png"
-
-
-def test_predict_knows_digits_without_any_training(command, seven):
-    code, shown = command("predict", seven)
-    assert code == 0
-    assert "seven.png is 7" in shown
-    assert "--swap" not in shown
-
-
-def test_predict_says_that_it_recognises_nothing_where_every_length_is_small(command, tmp_path):
-    Image.new("L", (28, 28), 64).save(tmp_path / "grey.png")
-    code, shown = command("predict", tmp_path / "grey.png")
-    assert code == 0
-    assert f"grey.png is not recognised: no length reaches {Record(TRAINED).recipe.margin_low}" in shown
-    assert all(f" {digit} 0.0" in shown for digit in range(10))
-
-
-def test_a_file_name_in_brackets_is_a_file_name(command, seven):
-    names = [seven.with_name(name) for name in ("[1].png", "[a, b].png")]
-    for name in names:
-        name.write_bytes(seven.read_bytes())
-    code, shown = command("predict", *(name.name for name in names))
-    assert code == 0
-    assert all(f"{name.name} is 7" in shown for name in names)
-
-
-def test_predict_asks_whether_dark_strokes_on_light_paper_should_be_swapped(command, seven):
-    Image.eval(Image.open(seven), lambda light: 255 - light).save(seven)
-    _, shown = command("predict", seven)
-    assert "mostly light: if its strokes are dark, add --swap" in shown
-    _, shown = command("predict", seven, "--swap")
-    assert "seven.png is 7" in shown
-    assert "mostly light" not in shown
-
-
-def not_an_image(folder):
-    (folder / "not.png").write_text("hello")
-    return folder / "not.png"
-
-
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
@@ -235,15 +158,6 @@ def test_a_finished_run_is_called_finished_and_too_few_steps_too_few(command, tm
     words = ["train", "--out", tmp_path / "run", "--epochs", 1, "--test-images", 20, *settings]
     assert "1 step, fewer than the 50 of warm-up: more epochs or smaller batches" in command(*words)[1]
     assert "was finished before; nothing was trained" in command(*words)[1]
-
-
-def test_what_is_not_an_image_is_said(command, run, tmp_path):
-    code, shown = command("predict", not_an_image(tmp_path))
-    assert code == 2
-    assert "not.png: expected an image" in shown
-    code, shown = command("predict", tmp_path / "nowhere.png")
-    assert code == 2
-    assert "nowhere.png" in shown
 
 
 def test_resume_takes_the_recipe_of_the_record(command, run):

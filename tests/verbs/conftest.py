@@ -1,0 +1,37 @@
+"""What the tests of the command share: a way to call it, a run, and a digit in a file."""
+
+import pytest
+from PIL import Image
+
+from maxmincaps import fit, load
+from maxmincaps.cli import main
+from maxmincaps.recipe import Recipe
+from tests.conftest import TINY
+
+
+@pytest.fixture
+def command(capsys):
+    """Call the command; give its exit code and what it printed, in one line."""
+
+    def call(*words):
+        with pytest.raises(SystemExit) as ended:
+            main([str(word) for word in words])
+        printed = capsys.readouterr()
+        return ended.value.code or 0, " ".join((printed.out + printed.err).split())
+
+    return call
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    return fit(Recipe(**TINY), tmp_path_factory.mktemp("runs") / "tiny").folder
+
+
+@pytest.fixture
+def seven(tmp_path, monkeypatch):
+    """A digit as MNIST has it, light on dark, in a file of the folder where we are."""
+    monkeypatch.chdir(tmp_path)
+    digits = load("mnist-5k", "test")
+    digit = digits.images[int((digits.labels == 7).nonzero()[0])]
+    Image.fromarray(digit[0].numpy()).resize((140, 140)).save(tmp_path / "seven.png")
+    return tmp_path / "seven.png"
