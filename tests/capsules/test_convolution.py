@@ -249,7 +249,8 @@ def test_auto_does_what_the_rules_say(monkeypatch: pytest.MonkeyPatch):
     used = []
     for method, name in (("spectral", "spectral_convolution"), ("unfold", "unfolded_convolution")):
         way = f"maxmincaps.capsules.convolution.{name}"
-        monkeypatch.setattr(way, lambda images, *_, method=method: used.append(method) or images)
+        outputs = torch.empty(1, 1, 64, 256)
+        monkeypatch.setattr(way, lambda *_, method=method, outputs=outputs: used.append(method) or outputs)
     for channel, size, stride in ((256, 20, 2), (1, 28, 1), (8, 20, 2)):
         strided_convolution(torch.empty(64, channel, size, size), torch.empty(256, channel, 9, 9), None, stride)
     assert used == ["spectral", "unfold"]

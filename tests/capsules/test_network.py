@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from jaxtyping import TypeCheckError
 
 from maxmincaps import CapsNet, capsule_loss, margin_loss, squash
 from maxmincaps.capsules.decoder import keep_only
@@ -93,12 +94,19 @@ def test_only_the_kept_row_is_not_zero():
     assert kept.tolist() == [[0, 0, 3, 4, 0, 0], [0, 0, 0, 0, 11, 12]]
 
 
-def test_a_watcher_sees_every_routing_step(images):
-    network, steps = CapsNet(iterations=4, **TINY), []
-    output = network(images, watch=steps.append)
+def test_every_routing_step_can_be_seen_and_the_last_is_what_the_network_says(images):
+    network = CapsNet(iterations=4, **TINY)
+    steps = list(network.digits.steps(network.parts(images)))
     assert len(steps) == 4
-    assert steps[-1].poses.equal(output.poses)
     assert steps[0].couplings.shape == (3, 72, 10)
+    for seen, said in zip(network.output(steps[-1].poses), network(images), strict=True):
+        assert seen.equal(said)
+
+
+def test_the_shapes_in_signatures_are_checked_wherever_these_tests_call():
+    """A pose too many is an error here, although the arithmetic would go through."""
+    with pytest.raises(TypeCheckError):
+        margin_loss(torch.rand(2, 10, 1), torch.tensor([1, 2]))
 
 
 def test_every_size_is_a_setting():

@@ -1,17 +1,16 @@
 """The two capsule layers, each usable in any `nn.Module`."""
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from typing import Any
 
 import torch
 from einops import einsum, rearrange
 from torch import nn
 
 from maxmincaps.capsules.convolution import StridedConvolution
-from maxmincaps.capsules.normalizations import Normalization, normalization_of
+from maxmincaps.capsules.normalizations import NormalizationChoice, normalization_of
 from maxmincaps.capsules.routing import (
     HeldVotes,
     LastSum,
@@ -72,10 +71,6 @@ class PrimaryCapsules(nn.Module):
         return f"types={self.types}, part_pose={self.part_pose}, relu={self.relu}, squash={self.squash}"
 
 
-Watcher = Callable[[RoutingStep], Any]
-"""Is called with every routing step, in order."""
-
-
 class RoutedCapsules(nn.Module):
     """From children to parents: each child votes for each parent's pose, and routing finds where votes agree."""
 
@@ -86,7 +81,7 @@ class RoutedCapsules(nn.Module):
         part_pose: int = 8,
         pose: int = 16,
         *,
-        normalization: str | Normalization = "max-min",
+        normalization: NormalizationChoice = "max-min",
         iterations: int = 3,
         bias: bool = False,
         full_backpropagation: bool = False,
@@ -132,12 +127,10 @@ class RoutedCapsules(nn.Module):
             einsum(self.weights, parts, "child parent pose part, batch child part -> batch child parent pose")
         )
 
-    def forward(self, parts: Parts, watch: Watcher | None = None) -> Poses:
+    def forward(self, parts: Parts) -> Poses:
         """Give the parents' poses, (batch, parent, pose)."""
-        for step in self._steps(parts, only_last=watch is None):
-            if watch:
-                watch(step)
-        return step.poses
+        *_, last = self._steps(parts, only_last=True)
+        return last.poses
 
     def steps(self, parts: Parts) -> Iterator[RoutingStep]:
         """Yield every iteration of routing; the last one has the gradients."""

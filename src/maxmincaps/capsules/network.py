@@ -1,7 +1,7 @@
 """CapsNet: the paper's network (Figure 1), every size a setting."""
 
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import nn
@@ -9,9 +9,9 @@ from torch import nn
 from maxmincaps.capsules.convolution import StridedConvolution
 from maxmincaps.capsules.decoder import Decoder
 from maxmincaps.capsules.hub import OnHub
-from maxmincaps.capsules.layers import PrimaryCapsules, RoutedCapsules, Watcher
+from maxmincaps.capsules.layers import PrimaryCapsules, RoutedCapsules
 from maxmincaps.capsules.memory import keep_large_blocks
-from maxmincaps.capsules.normalizations import Normalization, normalization_of
+from maxmincaps.capsules.normalizations import NormalizationChoice, normalization_of
 from maxmincaps.capsules.phases import Axis
 from maxmincaps.capsules.shapes import Images, Labels, Lengths, Parts, Poses
 from maxmincaps.errors import InputError
@@ -37,7 +37,7 @@ class CapsNet(nn.Module, OnHub):
         *,
         image_shape: Sequence[int] = (1, 28, 28),
         classes: int = 10,
-        normalization: str | Normalization = "max-min",
+        normalization: NormalizationChoice = "max-min",
         iterations: int = 3,
         low: float | None = None,
         high: float | None = None,
@@ -110,23 +110,26 @@ class CapsNet(nn.Module, OnHub):
         self.decoder = Decoder(classes, class_pose, self.image_shape, decoder)
 
     @classmethod
-    def cifar10(cls, **settings: Any) -> Self:
+    def cifar10(cls, **settings: Any) -> "CapsNet":
         """Make the paper's network for CIFAR10: crops of 24×24 in colour, 64 types of capsules."""
         settings.setdefault("image_shape", (3, 24, 24))
         return cls(**settings)
 
-    def forward(self, images: Images, labels: Labels | None = None, watch: Watcher | None = None) -> CapsNetOutput:
+    def forward(self, images: Images, labels: Labels | None = None) -> CapsNetOutput:
         """Classify and reconstruct; from the labelled class where labels are given, else from the longest.
 
-        `watch` is called with every routing step.
+        That is `parts`, then `digits`, then `output`: who wants to see every routing step takes `digits.steps` instead.
         """
-        poses = self.digits(self.parts(images), watch)
-        lengths = poses.norm(dim=-1)
-        kept = lengths.argmax(dim=1) if labels is None else labels
-        return CapsNetOutput(poses, lengths, self.decoder(poses, kept))
+        return self.output(self.digits(self.parts(images)), labels)
 
     def parts(self, images: Images) -> Parts:
         """Give the children of routing: the capsules of PrimaryCaps."""
         if images.shape[1:] != self.image_shape:
             raise InputError(f"this network takes images of {self.image_shape}, found {tuple(images.shape[1:])}")
         return self.primary(self.conv1(images).relu())
+
+    def output(self, poses: Poses, labels: Labels | None = None) -> CapsNetOutput:
+        """Say what the poses of the classes mean."""
+        lengths = poses.norm(dim=-1)
+        kept = lengths.argmax(dim=1) if labels is None else labels
+        return CapsNetOutput(poses, lengths, self.decoder(poses, kept))

@@ -136,8 +136,12 @@ NORMALIZATIONS: dict[str, Normalization] = {
 """Every normalization by name. `NORMALIZATIONS["cubed"] = Normalization(lambda logits: logits**3)` adds your own."""
 
 
+NormalizationChoice = str | Normalization | Callable[[Logits], Couplings]
+"""A name from the table, a `Normalization`, or any function of logits (which then starts at 1.0)."""
+
+
 def normalization_of(choice: Any) -> Normalization:
-    """Understand a name from the table, a `Normalization`, or any function of logits (which then starts at 1.0)."""
+    """Understand a `NormalizationChoice`, and refuse everything else."""
     if isinstance(choice, Normalization):
         return choice
     if isinstance(choice, str):

@@ -14,14 +14,14 @@ autograd, a few images at a time, on votes that never leave the processor's cach
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from maxmincaps.capsules.normalizations import Normalization, normalization_of
+from maxmincaps.capsules.normalizations import NormalizationChoice, normalization_of
 from maxmincaps.capsules.shapes import Couplings, Logits, Parts, Poses, Votes, Weights
 from maxmincaps.errors import InputError
 
@@ -59,6 +59,7 @@ class RoutingStep:
         )
 
 
+@runtime_checkable
 class VoteProducts(Protocol):
     """All that routing wants to know of the votes."""
 
@@ -195,7 +196,7 @@ class UnformedVotes:
 
 def routing_steps(
     votes: Votes | VoteProducts,
-    normalization: str | Normalization = "max-min",
+    normalization: NormalizationChoice = "max-min",
     iterations: int = 3,
     *,
     start: float | None = None,
@@ -229,7 +230,7 @@ def routing_steps(
 
 def route(
     votes: Votes | VoteProducts,
-    normalization: str | Normalization = "max-min",
+    normalization: NormalizationChoice = "max-min",
     iterations: int = 3,
     *,
     start: float | None = None,

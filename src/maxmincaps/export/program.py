@@ -8,7 +8,6 @@ from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
 
 from maxmincaps.capsules.network import CapsNet
-from maxmincaps.capsules.routing import RoutingStep
 from maxmincaps.capsules.shapes import Images
 
 OUTPUTS = ("lengths", "poses", "reconstruction")
@@ -27,9 +26,9 @@ class Answers(nn.Module):
 
     def forward(self, images: Images) -> tuple[Tensor, ...]:
         """Classify, reconstruct, and tell how the last iteration routed if that was asked for."""
-        steps: list[RoutingStep] = []
-        said = self.network(images if self.prepare is None else self.prepare(images), watch=steps.append)
-        answers = {**said._asdict(), "couplings": steps[-1].couplings}
+        seen = images if self.prepare is None else self.prepare(images)
+        *_, last = self.network.digits.steps(self.network.parts(seen))
+        answers = {**self.network.output(last.poses)._asdict(), "couplings": last.couplings}
         return tuple(answers[name] for name in self.outputs)
 
 
