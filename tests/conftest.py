@@ -1,9 +1,10 @@
-"""What all tests share: tiny recipes, and a cache of datasets that the tests fill once."""
+"""What all tests share: tiny recipes, and the command as a user calls it."""
 
 import pytest
 from hypothesis import settings
 
 from maxmincaps import Recipe
+from maxmincaps.cli import main
 
 settings.register_profile("ours", deadline=None)  # no law is about time: machines have neighbours
 settings.load_profile("ours")
@@ -30,3 +31,16 @@ def tiny():
         return Recipe(**{**TINY, **changes})
 
     return recipe
+
+
+@pytest.fixture
+def command(capsys):
+    """Call the command; give its exit code and what it printed, in one line."""
+
+    def call(*words):
+        with pytest.raises(SystemExit) as ended:
+            main([str(word) for word in words])
+        printed = capsys.readouterr()
+        return ended.value.code or 0, " ".join((printed.out + printed.err).split())
+
+    return call

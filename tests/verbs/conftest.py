@@ -1,25 +1,11 @@
-"""What the tests of the command share: a way to call it, a run, and a digit in a file."""
+"""What the tests of the command share: a run, and a digit in a file."""
 
 import pytest
 from PIL import Image
 
 from maxmincaps import fit, load
-from maxmincaps.cli import main
 from maxmincaps.recipe import Recipe
 from tests.conftest import TINY
-
-
-@pytest.fixture
-def command(capsys):
-    """Call the command; give its exit code and what it printed, in one line."""
-
-    def call(*words):
-        with pytest.raises(SystemExit) as ended:
-            main([str(word) for word in words])
-        printed = capsys.readouterr()
-        return ended.value.code or 0, " ".join((printed.out + printed.err).split())
-
-    return call
 
 
 @pytest.fixture(scope="module")
