@@ -131,7 +131,7 @@ def answers(material: Material) -> list[Plate]:
     ]
     outputs = (
         "The lengths of all class capsules for the same test images, the first of each class; the true class is "
-        "in full colour. A bar as tall as its row has length 1."
+        "in full colour. The mark beside the first row is a length of 1."
     )
     curves_ = (
         "Tuning curves: the mean length of each class capsule over all test images of a class, one curve a class. The "

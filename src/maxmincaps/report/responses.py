@@ -16,6 +16,8 @@ Panels = Sequence[tuple[str, Mapping[str, Responses]]]
 LONGEST_NAME = 3
 """Class names longer than this are written slanted."""
 MOST_IMAGES = 12
+TALLEST = 0.86
+"""How much of its row a bar of length 1 takes."""
 
 
 @styled
@@ -35,7 +37,10 @@ def _output_rows(axes: Axes, this: Look, found: Responses) -> None:
     for row, image in enumerate(images):
         colours = [to_rgba(this.colour, 1.0 if place == found.labels[image] else 0.4) for place in places]
         axes.axhline(row, color=FAINT, linewidth=0.4)
-        axes.bar(places, -0.86 * found.lengths[image].numpy(), bottom=row, color=colours, width=0.72, linewidth=0)
+        axes.bar(places, -TALLEST * found.lengths[image].numpy(), bottom=row, color=colours, width=0.72, linewidth=0)
+    scale = len(places) - 0.45
+    axes.plot([scale, scale], [0, -TALLEST], color=INK, linewidth=0.8, marker="_", markersize=3)
+    axes.text(scale + 0.12, -TALLEST / 2, "1", va="center", fontsize="small")
     names = [f"{found.classes[int(found.labels[image])]}  (#{image})" for image in images]
     axes.set_yticks(np.arange(len(names)) - 0.3, names)
     axes.set_ylim(len(names) - 0.95, -1.0)
