@@ -131,10 +131,18 @@ def test_a_bound_at_which_runs_diverged_is_not_left_out_of_the_range_that_does_n
     assert found["start-does-not-matter"].verdict is Verdict.HOLDS
 
 
-def test_a_part_of_the_range_of_bounds_says_nothing_about_the_whole(tmp_path):
+def test_a_bound_at_which_some_seeds_diverged_is_not_said_to_make_no_difference(tmp_path):
     rows = write_study(tmp_path, "bounds", "full", lambda entry: 99 + 0.001 * entry.recipe.seed)
-    upper_half = [row for (_, value, _, _), row in rows.items() if value >= 0.3]
-    assert by_name(upper_half)["upper-bound-does-not-matter"].verdict is Verdict.TOO_FEW
+    write_diverged(rows, *[("upper bound q", 0.01, "mnist", seed) for seed in range(2)])
+    claim = by_name(rows.values())["upper-bound-does-not-matter"]
+    assert (claim.verdict, claim.n) == (Verdict.UNDECIDED, 3)
+
+
+@pytest.mark.parametrize("there", [(0.3, 1.0), (0.01, 1.0)])
+def test_a_part_of_the_range_of_bounds_says_nothing_about_the_whole(tmp_path, there):
+    rows = write_study(tmp_path, "bounds", "full", lambda entry: 99 + 0.001 * entry.recipe.seed)
+    part = [row for (_, value, _, _), row in rows.items() if value in there]
+    assert by_name(part)["upper-bound-does-not-matter"].verdict is Verdict.TOO_FEW
 
 
 def test_a_curve_over_iterations_counts_when_all_its_points_are_there(tmp_path):
@@ -142,6 +150,30 @@ def test_a_curve_over_iterations_counts_when_all_its_points_are_there(tmp_path):
     half = [row for (_, value, _, seed), row in rows.items() if not seed or value <= 3]
     assert by_name(rows.values())["iterations-help-max-min"].n == 4
     assert by_name(half)["iterations-help-max-min"].n == 2
+
+
+def test_a_curve_over_iterations_whose_end_nobody_ran_counts_for_nothing(tmp_path):
+    """The first two numbers of iterations rise, and all six would fall."""
+    rows = write_study(tmp_path, "iterations", "full", lambda e: 90 + (0.1 if e.line.value < 3 else -1) * e.line.value)
+    assert by_name(rows.values())["iterations-help-max-min"].verdict is Verdict.FAILS
+    beginning = [row for (_, value, _, _), row in rows.items() if value < 3]
+    assert by_name(beginning)["iterations-help-max-min"].verdict is Verdict.TOO_FEW
+
+
+def test_datasets_on_different_sides_leave_a_claim_about_all_of_them_undecided(tmp_path):
+    def accuracy(entry):
+        """Softmax rises a little with every iteration on four datasets, and falls by much on CIFAR10."""
+        slope = -3.0 if entry.recipe.dataset == "cifar10" else 0.01
+        return 90 + slope * entry.line.value * (1 + 0.01 * entry.recipe.seed)
+
+    def train(entry):
+        ahead = 0.001 if entry.recipe.dataset == "mnist" else -0.05
+        return 0.95 + ahead * (entry.line.label == "Max-Min")
+
+    found = by_name(write_study(tmp_path, "iterations", "full", accuracy, train).values())
+    for name in ("iterations-harm-softmax", "smaller-gap"):
+        assert found[name].verdict is Verdict.UNDECIDED
+        assert "MNIST +" in found[name].ours or "MNIST -" in found[name].ours
 
 
 def test_the_numbers_of_iterations_of_one_seed_are_one_pair_of_gaps(tmp_path):
@@ -217,6 +249,30 @@ def test_runs_whose_records_lack_what_a_claim_is_measured_by_are_not_called_no_r
         assert (found[name].verdict, found[name].n) == (Verdict.TOO_FEW, 0)
         assert found[name].ours == "the records do not hold what this is measured by"
         assert "20 epochs" in found[name].budget
+
+
+@pytest.mark.parametrize(("outliers", "verdict"), [(5, Verdict.FAILS), (20, Verdict.HOLDS)])
+def test_a_few_children_with_nine_strong_parents_do_not_make_up_for_many_with_one(tmp_path, outliers, verdict):
+    rows = write_study(tmp_path, "datasets", "full", as_the_paper)
+    logits, couplings = torch.randn(3, 100, 10, generator=torch.Generator().manual_seed(0)), torch.zeros(3, 100, 10)
+    couplings[:, :, 0] = 1.0
+    couplings[:, :outliers, 1:] = 0.9
+    for row in rows.values():
+        write_trace(tmp_path / row["fingerprint"], logits, couplings)
+    found = by_name(rows.values())["several-strong-parents"]
+    assert (found.verdict, found.ours.split(" (")[0]) == (verdict, f"{outliers} % of the voting children")
+
+
+def test_runs_on_other_images_are_not_among_the_papers(tmp_path):
+    """What `maxmincaps quickstart` leaves stands in for the paper's datasets only where there is nothing else."""
+    quick = write_study(tmp_path, "datasets", "quickstart", lambda entry: 97.0)
+    rows = {**write_study(tmp_path, "datasets", "full", as_the_paper), **quick}
+    for row in rows.values():
+        write_trace(tmp_path / row["fingerprint"], torch.randn(3, 20, 10), torch.full((3, 20, 10), 0.1))
+    write_diverged(rows, ("Softmax", None, "mnist", 0))
+    alone, together = (by_name(own.values())["softmax-stays-near-start"] for own in (quick, rows))
+    assert (alone.n, together.n) == (1, 24)
+    assert "1 diverged" in together.budget
 
 
 def test_a_claim_about_both_normalizations_needs_both(tmp_path):

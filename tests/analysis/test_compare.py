@@ -32,11 +32,13 @@ def test_one_value_has_no_interval_and_none_has_no_mean():
 
 
 def test_only_runs_that_differ_in_nothing_but_the_line_are_paired():
-    def row(line, seed, value, status="complete", dataset="mnist"):
-        return {"line": line, "seed": seed, "m": value, "dataset": dataset, "value": None, "status": status}
+    def row(line, seed, measure, **others):
+        same = {"dataset": "mnist", "value": None, "used_precision": "fp32", "regenerated": False, "status": "complete"}
+        return {**same, "line": line, "seed": seed, "m": measure, **others}
 
-    rows = [row("a", 0, 5), row("a", 1, 6), row("a", 2, None, "diverged"), row("a", 3, 9, dataset="cifar10")]
-    rows += [row("b", 0, 1), row("b", 1, 3), row("b", 2, 2), row("b", 3, 1)]
+    rows = [row("a", 0, 5), row("a", 1, 6), row("a", 2, None, status="diverged"), row("a", 3, 9, dataset="cifar10")]
+    rows += [row("a", 4, 9, used_precision="bf16"), row("a", 5, 9, regenerated=True)]
+    rows += [row("b", 0, 1), row("b", 1, 3), *(row("b", seed, 1) for seed in range(2, 6))]
     assert paired(rows, itemgetter("m"), "a", "b") == [4, 3]
     assert paired(rows, lambda row: 2 * row["m"], "b", "a") == [-8, -6]
 

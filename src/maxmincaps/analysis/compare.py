@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from maxmincaps.studies.records import Row
 
@@ -52,15 +52,25 @@ def complete(rows: Iterable[Row]) -> list[Row]:
     return [row for row in rows if row["status"] == "complete"]
 
 
+class Shared(NamedTuple):
+    """What two runs that are compared have in common. A recipe says neither how it was computed nor of which draw."""
+
+    dataset: str
+    value: float | None
+    seed: int
+    used_precision: str | None
+    regenerated: bool | None
+
+
 def pairs(
     rows: Sequence[Row], measure: Callable[[Row], Measured], first: str, second: str
-) -> dict[tuple[str, float | None, int], tuple[Measured, Measured]]:
-    """Give a measure of the runs of two lines that share dataset, value and seed, by these.
+) -> dict["Shared", tuple[Measured, Measured]]:
+    """Give a measure of the runs of two lines that share all of `Shared`, by these.
 
     Runs without a result (diverged ones) have no partner.
     """
     sides = [
-        {(row["dataset"], row["value"], row["seed"]): measure(row) for row in complete(rows) if row["line"] == line}
+        {Shared(*(row[name] for name in Shared._fields)): measure(row) for row in complete(rows) if row["line"] == line}
         for line in (first, second)
     ]
     return {key: (one, sides[1][key]) for key, one in sides[0].items() if key in sides[1]}

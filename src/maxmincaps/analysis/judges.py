@@ -1,8 +1,8 @@
 """How runs are asked about a claim: each judge takes the runs of a study and gives a finding."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from operator import itemgetter
 from statistics import fmean, linear_regression
 from typing import Any
@@ -45,6 +45,22 @@ def _judged(values: Iterable[float], rows: Sequence[Row], unit: str, bound: floa
     return Finding(_in_words(found, unit, bound), verdict(turned, side * bound), rows, found.n)
 
 
+def _judged_everywhere(values: Mapping[str, Sequence[float]], rows: Sequence[Row], unit: str, side: int = 1) -> Finding:
+    """Judge the claim that a mean lies above zero, or below it, on every dataset.
+
+    Where the datasets are on different sides their common mean decides nothing.
+    """
+    found = _judged((value for own in values.values() for value in own), rows, unit, side=side)
+    if len(values) < 2:
+        return found
+    told = ", ".join(f"{title_of(dataset)} {fmean(own):+.3g}" for dataset, own in values.items())
+    mixed = len({side * fmean(own) > 0 for own in values.values()}) > 1
+    decided = found.verdict in (Verdict.HOLDS, Verdict.FAILS)
+    return replace(
+        found, ours=f"{found.ours}: {told}", verdict=Verdict.UNDECIDED if mixed and decided else found.verdict
+    )
+
+
 def _in_words(found: Interval, unit: str, bound: float) -> str:
     """Write a mean with its interval: `+0.27 points (95 %: +0.20 to +0.34, n = 5)`."""
     form = ".4g" if bound else "+.3g"  # what is held against zero is a difference, and has a sign
@@ -69,9 +85,9 @@ def gain(rows: Sequence[Row], dataset: str) -> Finding:
 def errors_fall(rows: Sequence[Row]) -> Finding:
     """Max-Min takes away errors on each of the five datasets, and at least 8.6 % of Softmax's on average."""
     falls: dict[str, list[float]] = {dataset: [] for dataset in DATASETS}
-    for (dataset, *_), (ours, theirs) in pairs(rows, measures.best_error_percent, MAX_MIN, SOFTMAX).items():
-        if theirs and dataset in falls:
-            falls[dataset].append(100 * (theirs - ours) / theirs)
+    for both, (ours, theirs) in pairs(rows, measures.best_error_percent, MAX_MIN, SOFTMAX).items():
+        if theirs and both.dataset in falls:
+            falls[both.dataset].append(100 * (theirs - ours) / theirs)
     found = {dataset: fall for dataset, values in falls.items() if (fall := interval(values))}
     if not found:
         return _nothing(rows)
@@ -88,8 +104,8 @@ def errors_fall(rows: Sequence[Row]) -> Finding:
 def background_gains_most(rows: Sequence[Row]) -> Finding:
     """Seed by seed: the smaller gain of the two sets with a background, above the largest of the other three."""
     gains: dict[int, dict[str, float]] = defaultdict(dict)
-    for (dataset, _, seed), (ours, theirs) in pairs(rows, measures.best_points, MAX_MIN, SOFTMAX).items():
-        gains[seed][dataset] = ours - theirs
+    for both, (ours, theirs) in pairs(rows, measures.best_points, MAX_MIN, SOFTMAX).items():
+        gains[both.seed][both.dataset] = ours - theirs
     differences = [
         min(gain[dataset] for dataset in BACKGROUND)
         - max(gain[dataset] for dataset in DATASETS if dataset not in BACKGROUND)
@@ -105,16 +121,21 @@ def background_gains_most(rows: Sequence[Row]) -> Finding:
 def slope(rows: Sequence[Row], line: str, side: int) -> Finding:
     """A line's accuracy rises (`side` 1) or falls (−1) with the number of iterations, seed by seed."""
     here = runs_of(rows, line=line)
-    slopes = [linear_regression(list(curve), list(curve.values())).slope for curve in measures.whole_curves(here)]
-    return _judged(slopes, here, "points an iteration", side=side)
+    slopes: dict[str, list[float]] = defaultdict(list)
+    for curve, points in measures.whole_curves(here).items():
+        slopes[curve.dataset].append(linear_regression(list(points), list(points.values())).slope)
+    return _judged_everywhere(slopes, here, "points an iteration", side)
 
 
 def smaller_gap(rows: Sequence[Row]) -> Finding:
     """The gap of Max-Min is smaller than that of Softmax: seed by seed, the mean over the numbers of iterations."""
     saved: dict[tuple[str, int], list[float]] = defaultdict(list)
-    for (dataset, _, seed), (theirs, ours) in pairs(rows, measures.gap_points, SOFTMAX, MAX_MIN).items():
-        saved[dataset, seed].append(theirs - ours)
-    return _judged(map(fmean, saved.values()), rows, "points of gap saved")
+    for both, (theirs, ours) in pairs(rows, measures.gap_points, SOFTMAX, MAX_MIN).items():
+        saved[both.dataset, both.seed].append(theirs - ours)
+    by_dataset: dict[str, list[float]] = defaultdict(list)
+    for (dataset, _), values in saved.items():
+        by_dataset[dataset].append(fmean(values))
+    return _judged_everywhere(by_dataset, rows, "points of gap saved")
 
 
 # Figures 2 to 6
@@ -124,20 +145,22 @@ def per_run(rows: Sequence[Row], measure: Measure, unit: str, above: float, line
     """The mean of a measure over runs, of one line or of all, lies above a bound."""
     asked = [row for row in rows if line in (row["line"], None)]
     here = _measured(asked, measure)
-    return _judged([row["measured"] for row in here], here, unit, above) if here else _not_kept(asked)
+    return _judged([row["measured"] for row in here], _told(here, asked), unit, above) if here else _not_kept(asked)
 
 
 def per_both(rows: Sequence[Row], measure: Measure, unit: str, above: float) -> Finding:
     """The mean of a measure lies above a bound for Max-Min and for Softmax alike: of each pair the lower one counts."""
     here = _measured(rows, measure)
     lower = [min(both) for both in pairs(here, itemgetter("measured"), MAX_MIN, SOFTMAX).values()]
-    return _judged(lower, here, unit, above) if here else _not_kept(rows)
+    return _judged(lower, _told(here, rows), unit, above) if here else _not_kept(rows)
 
 
 def per_pair(rows: Sequence[Row], measure: Measure, unit: str, first: str, second: str) -> Finding:
     """A measure is larger for one line than for the other, pair by pair."""
     here = _measured(rows, measure)
-    return _judged(paired(here, itemgetter("measured"), first, second), here, unit) if here else _not_kept(rows)
+    if not here:
+        return _not_kept(rows)
+    return _judged(paired(here, itemgetter("measured"), first, second), _told(here, rows), unit)
 
 
 def _not_kept(rows: Sequence[Row]) -> Finding:
@@ -145,6 +168,11 @@ def _not_kept(rows: Sequence[Row]) -> Finding:
     if not complete(rows):
         return _nothing(rows)
     return Finding("the records do not hold what this is measured by", Verdict.TOO_FEW, rows, 0)
+
+
+def _told(measured: Sequence[Row], asked: Sequence[Row]) -> list[Row]:
+    """Give the runs that are told of beside a number: those it is of, and those that diverged."""
+    return [*measured, *(row for row in asked if row["status"] == "diverged")]
 
 
 def _measured(rows: Sequence[Row], measure: Measure) -> list[Row]:
@@ -158,7 +186,8 @@ def tuning_keeps_shape(rows: Sequence[Row]) -> Finding:
     here = [row for row in complete(asked) if measures.has(row, "lengths.safetensors")]
     if not here:
         return _not_kept(asked)
-    return _judged(measures.tuning_likenesses(here), here, "correlation of the curves beside their peaks", 0.9)
+    unit = "correlation of the curves beside their peaks"
+    return _judged(measures.tuning_likenesses(here), _told(here, asked), unit, 0.9)
 
 
 # Tables 2 and 4, bounds
@@ -173,9 +202,10 @@ def winner_take_all_is_cheap(rows: Sequence[Row]) -> Finding:
 def no_matter(rows: Sequence[Row], line: str) -> Finding:
     """Over the values from 0.01 to 1.0, best and worst accuracy differ by less than half a point."""
     here = runs_of(rows, line=line)
-    whole = [curve.values() for curve in measures.whole_curves(here) if curve.keys() >= {0.01, 1.0}]
-    spans = [max(points) - min(points) for points in whole]
-    return _judged(spans, here, "points from worst to best", 0.5, side=-1)
+    spans = [max(points.values()) - min(points.values()) for points in measures.whole_curves(here).values()]
+    found = _judged(spans, here, "points from worst to best", 0.5, side=-1)
+    diverged = any(row["status"] == "diverged" for row in here)  # then it mattered, though no number says how much
+    return replace(found, verdict=Verdict.UNDECIDED) if diverged and found.verdict is Verdict.HOLDS else found
 
 
 def single_record(rows: Sequence[Row]) -> Finding:

@@ -3,13 +3,15 @@
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 
-from maxmincaps.analysis.compare import pairs
+from maxmincaps.analysis.compare import complete, pairs
 from maxmincaps.analysis.responses import tuning_of
 from maxmincaps.analysis.traces import trace
 from maxmincaps.errors import InputError
+from maxmincaps.studies import STUDIES
 from maxmincaps.studies.records import Row
 from maxmincaps.training.record import Record
 from maxmincaps.training.responses import responses
@@ -79,9 +81,14 @@ def coupling_sd(row: Row) -> float | None:
     return None if (found := _alive(row)) is None else found[-1].std().item()
 
 
-def strong_parents(row: Row) -> float | None:
-    """Give the mean number of parents that a living child is coupled to with more than a half."""
-    return None if (found := _alive(row)) is None else (found[-1] > 0.5).sum(dim=1).float().mean().item()
+def several_strong_parents_percent(row: Row) -> float | None:
+    """Give the share of living children that are coupled to two parents or more with more than a half.
+
+    A share, as the mean number of such parents hides that most children have one and some have nine.
+    """
+    if (found := _alive(row)) is None:
+        return None
+    return 100 * ((found[-1] > 0.5).sum(dim=1) >= 2).float().mean().item()
 
 
 def zero_logits_percent(row: Row) -> float | None:
@@ -102,18 +109,32 @@ def other_length(row: Row) -> float | None:
     return None if (found := _mean_lengths(row)) is None else found[1]
 
 
-def whole_curves(rows: Sequence[Row]) -> list[dict[float, float]]:
-    """Give the best accuracy by value, for each dataset and seed with a result at every value that was tried.
+class Curve(NamedTuple):
+    """What the runs of one curve of a study have in common."""
+
+    study: str
+    scale: str
+    dataset: str
+    line: str
+    seed: int
+
+    def values(self) -> set[float | None]:
+        """Give the places on the horizontal axis at which the study has runs."""
+        entries = STUDIES[self.study].entries(self.scale, seeds=1)
+        here = (entry for entry in entries if (entry.recipe.dataset, entry.line.label) == (self.dataset, self.line))
+        return {entry.line.value for entry in here}
+
+
+def whole_curves(rows: Sequence[Row]) -> dict[Curve, dict[float, float]]:
+    """Give the best accuracy by value, for each dataset and seed with a result at every value that its study has.
 
     A seed that is not through, or diverged at a value, would be compared with others over another range.
     """
-    tried: dict[str, set[float]] = defaultdict(set)
-    found: dict[tuple[str, int], dict[float, float]] = defaultdict(dict)
-    for row in rows:
-        tried[row["dataset"]].add(row["value"])
-        if row["status"] == "complete":
-            found[row["dataset"], row["seed"]][row["value"]] = best_points(row)
-    return [curve for (dataset, _), curve in found.items() if curve.keys() == tried[dataset] and len(curve) > 1]
+    found: dict[Curve, dict[float, float]] = defaultdict(dict)
+    for row in complete(rows):
+        curve = Curve(row["study"], row["scale"], row["dataset"], row["line"], row["seed"])
+        found[curve][row["value"]] = best_points(row)
+    return {curve: points for curve, points in found.items() if points.keys() >= curve.values()}
 
 
 def tuning_likenesses(rows: Sequence[Row]) -> list[float]:
