@@ -76,6 +76,13 @@ def test_claims_are_judged_by_the_runs_that_the_tables_show(tmp_path):
     assert set(found["errors-fall"].scales) == {"small", "full"}
 
 
+def test_a_trial_with_a_smaller_network_never_stands_before_runs_of_the_papers(tmp_path):
+    trial = write_study(tmp_path, "datasets", "minute", lambda entry: 90.0, seeds=3)
+    paper = write_study(tmp_path, "datasets", "paper", as_the_paper, seeds=1)
+    assert set(shown(STUDIES["datasets"], list(trial.values())).scales.values()) == {"minute"}
+    assert set(shown(STUDIES["datasets"], [*trial.values(), *paper.values()]).scales.values()) == {"paper"}
+
+
 def test_diverged_runs_are_counted_and_count_for_nothing(tmp_path):
     rows = write_study(tmp_path, "datasets", "full", as_the_paper)
     write_diverged(rows, *[("Max-Min", None, "mnist", seed) for seed in range(3)])
@@ -228,6 +235,11 @@ INSIDE = (
     "softmax-stays-near-start", "max-min-spreads", "several-strong-parents", "most-logits-stay-at-zero",
     "true-class-longer", "other-classes-shorter", "tuning-keeps-shape",
 )  # fmt: skip
+
+
+def test_three_of_the_papers_ten_seeds_that_miss_its_best_refute_nothing(tmp_path):
+    rows = write_study(tmp_path, "mnist-record", "paper", lambda entry: 99.79, seeds=3)
+    assert by_name(rows.values())["single-record"].verdict is Verdict.UNDECIDED
 
 
 @pytest.mark.parametrize(("scale", "verdict"), [("full", Verdict.UNDECIDED), ("paper", Verdict.FAILS)])

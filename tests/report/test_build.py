@@ -13,8 +13,9 @@ from maxmincaps.analysis.poll import Poll, Question
 from maxmincaps.cli import main
 from maxmincaps.errors import InputError
 from maxmincaps.recipe import Recipe
+from maxmincaps.report import chapters
 from maxmincaps.report.build import build
-from maxmincaps.report.chapters import inside, others
+from maxmincaps.report.chapters import accuracy, inside, others
 from maxmincaps.report.learning_chapter import learning
 from maxmincaps.report.material import Material
 from maxmincaps.report.mistakes_chapter import mnist_record
@@ -279,6 +280,22 @@ def test_figures_look_into_networks_whose_records_hold_what_they_are_drawn_from(
     (poorer / lost).unlink()
     longer = [{**row, "dataset": "mnist", "folder": str(poorer)} for row in pair.values()]
     assert [*Material([*longer, *pair.values()], STUDIES).twins] == ["mnist-5k"]
+
+
+def test_records_without_lengths_cost_the_figures_of_mistakes_and_not_table_2(tmp_path):
+    rows = write_study(tmp_path, "mnist-record", "small", lambda entry: 99.5)
+    plates = {plate.name: plate for plate in mnist_record(Material(list(rows.values()), STUDIES))}
+    assert plates["table-2"].content.rows
+    assert plates["figure-9"].content is None
+
+
+def test_a_figure_of_accuracies_on_held_out_images_does_not_call_them_test_accuracies(rows, monkeypatch):
+    monkeypatch.setattr(chapters, "accuracies_by_epoch", lambda row: [90.0, 91.0])
+    monkeypatch.setattr(chapters, "training_and_test_by_epoch", lambda row: [(95.0, 90.0), (96.0, 91.0)])
+    for held_out, label in ((0, "test accuracy (%)"), (100, "accuracy (%)")):
+        plates = {p.name: p for p in accuracy(Material([row | {"validation": held_out} for row in rows], STUDIES))}
+        for name in ("training-curves", "test-against-training"):
+            assert plates[name].content.axes[0].get_ylabel() == label
 
 
 def test_a_copy_of_a_record_is_no_second_run(tmp_path):

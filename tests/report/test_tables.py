@@ -138,7 +138,17 @@ def test_the_vote_of_seeds_0_to_2_is_of_no_other_seeds(tmp_path):
     write_diverged(rows, ("Max-Min", None, "mnist", 0))
     found = tables.table_2(shown(STUDIES["mnist-record"], list(rows.values())))
     line = cells(found, Measure="vote of 3, ours, seeds 0 to 2")
-    assert (line["Mean"], line["n"]) == (NOT_RUN, "2")
+    assert (line["Mean"], line["n"]) == ("needs three networks", "2")
+    nothing = tables.table_2(shown(STUDIES["mnist-record"], []))
+    assert cells(nothing, Measure="vote of 3, ours, seeds 0 to 2")["Mean"] == NOT_RUN
+
+
+@pytest.mark.parametrize(("seeds", "mark"), [(5, ""), (4, "†")])
+def test_fewer_seeds_than_the_paper_has_are_not_its_budget(tmp_path, seeds, mark):
+    rows = write_study(tmp_path, "datasets", "paper", lambda entry: 90.0, seeds=seeds)
+    found = tables.table_1(shown(STUDIES["datasets"], list(rows.values())))
+    line = cells(found, Dataset="CIFAR10", Normalization="Max-Min")
+    assert line["Ours, best"] == f"90.00 ± 0.00{mark}"
 
 
 def test_a_run_that_is_not_over_is_listed_as_unfinished_and_not_as_diverged(rows):

@@ -139,6 +139,8 @@ def test_a_budget_is_told_with_all_that_makes_it_smaller_than_the_paper(serial):
     paper = row | {name: getattr(Recipe(), name) for name in ("conv_channels", "types", "part_pose", "class_pose")}
     paper |= {"decoder": [512, 1024], "judged_on": 1000, "regenerated": True}
     assert records.budget_in_words(paper) == "8 epochs of 120 images, regenerated images"
+    held_out = paper | {"validation": 1000, "regenerated": False}
+    assert records.budget_in_words(held_out) == "8 epochs of 120 images, best epoch by 1,000 held-out training images"
 
 
 def test_a_budget_tells_what_the_products_were_computed_in_and_not_what_was_asked_for(serial):
@@ -153,6 +155,20 @@ def test_a_network_of_other_sizes_than_the_papers_is_called_so_and_not_smaller(t
     row = write_run(tmp_path, Recipe(epochs=8), best=0.9)
     assert records.budget_in_words(row) == "8 epochs"
     assert records.budget_in_words(row | other) == "8 epochs, not the paper's network"
+
+
+@pytest.mark.parametrize(
+    ("settings", "shape", "is_the_papers"),
+    [
+        ({"types": 32}, [1, 28, 28], True),
+        ({"types": 64}, [1, 28, 28], False),
+        ({"types": 64, "dataset": "cifar10"}, [3, 24, 24], True),
+        ({"dataset": "cifar10", "crop": 0}, [3, 32, 32], False),
+    ],
+)
+def test_the_papers_sizes_are_known_however_they_are_asked_for(tmp_path, settings, shape, is_the_papers):
+    row = write_run(tmp_path, Recipe(**settings), best=0.9) | {"image_shape": shape}
+    assert records.has_papers_network(row) is is_the_papers
 
 
 def test_the_plan_names_every_run_of_every_study(tmp_path):

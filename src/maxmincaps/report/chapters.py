@@ -227,13 +227,14 @@ def _by_epoch(material: Material) -> list[Plate]:
         "curves the upper one overfits less. Training accuracy is counted while an epoch trains, on images as they "
         "are trained on. The first two epochs may lie outside."
     )
+    judged = "accuracy (%)" if any(row["validation"] for row in rows) else "test accuracy (%)"
     told = (
-        ("training-curves", "Training curves", words, curves.by_epoch(panels(accuracies_by_epoch), steep=2)),
+        ("training-curves", "Training curves", words, curves.by_epoch(panels(accuracies_by_epoch), judged, steep=2)),
         (
             "test-against-training",
             "Test against training accuracy",
             beside,
-            curves.against_training(panels(training_and_test_by_epoch), steep=2),
+            curves.against_training(panels(training_and_test_by_epoch), judged, steep=2),
         ),
     )
     return [

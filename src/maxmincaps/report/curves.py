@@ -210,9 +210,11 @@ def by_epoch(
 
 
 @styled
-def against_training(panels: Sequence[tuple[str, Mapping[str, Sequence[Run]]]], steep: int = 0) -> Figure:
-    """Draw titled panels of test against training accuracy, epoch after epoch; the first `steep` may lie outside."""
-    figure, grid = _run_panels(panels, "test accuracy (%)", "training accuracy (%)", steep)
+def against_training(
+    panels: Sequence[tuple[str, Mapping[str, Sequence[Run]]]], measure: str = "test accuracy (%)", steep: int = 0
+) -> Figure:
+    """Draw titled panels of a measure against training accuracy, epoch by epoch; the first `steep` may lie outside."""
+    figure, grid = _run_panels(panels, measure, "training accuracy (%)", steep)
     for axes, (_, lines) in zip(grid.flat, panels, strict=False):
         axes.set_xlim(_limits(lines, steep)[0])
     return figure

@@ -8,8 +8,15 @@ from typing import Any
 from maxmincaps.analysis.compare import Interval, complete, interval
 from maxmincaps.recipe import IDENTITY, Recipe
 from maxmincaps.report.table import NO_RESULT, NOT_RUN
-from maxmincaps.studies.records import Row, budget_in_words, has_papers_network, how_many, shown_rows
-from maxmincaps.studies.study import DATASETS, PAPER_SCALE, Study, title_of
+from maxmincaps.studies.records import (
+    Row,
+    budget_in_words,
+    has_papers_budget,
+    has_papers_network,
+    how_many,
+    shown_rows,
+)
+from maxmincaps.studies.study import DATASETS, Study, title_of
 
 PAIRED = ("softmax", "max-min")
 NOT_PAPER = "not the paper's budget"
@@ -31,8 +38,12 @@ class Shown:
 
     @property
     def below_paper(self) -> bool:
-        """Whether any of these runs has another budget than the paper's."""
-        return any(scale != PAPER_SCALE for scale in self.scales.values())
+        """Whether the runs of any dataset have another budget than the paper's."""
+        return not all(map(self.at_paper, self.scales))
+
+    def at_paper(self, dataset: str) -> bool:
+        """Tell whether the runs on a dataset are all that the paper has."""
+        return has_papers_budget(self.study, [row for row in self.rows if row["dataset"] == dataset])
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -102,7 +113,8 @@ def siblings(rows: Iterable[Row], one: Row) -> list[Row]:
 
 
 def _all_but(row: Row, left_out: str) -> tuple[str, ...]:
-    return tuple(str(row[name]) for name in IDENTITY if name != left_out)
+    # One recipe may have been trained in another precision than it asks for, or on another draw of regenerated images.
+    return tuple(str(row[name]) for name in (*IDENTITY, "used_precision", "regenerated") if name != left_out)
 
 
 def _nearness(group: Mapping[str, Row]) -> tuple[Any, ...]:

@@ -27,10 +27,11 @@ from maxmincaps.training.responses import responses
 BEST = "best_test_accuracy"
 DAGGER = "†"
 BEST_NOTE = (
-    "Best: the epoch with the highest accuracy on the test set, or on the part of it that the budget names; as in the "
-    "paper, this is optimistic. Final: the last epoch. Both are measured on all test images, so a best epoch that a "
-    "part of them chose can lie below the final one."
+    "Best: the epoch with the highest accuracy on the test set, or on the images that the budget names instead; chosen "
+    "by test images, as in the paper, it is optimistic. Final: the last epoch. Both are measured on all test images, "
+    "so a best epoch that others or a part of them chose can lie below the final one."
 )
+NO_VOTE = "needs three networks"
 SD_NOTE = "± is the sample standard deviation over n runs; a single run has none."
 NONE = "–"
 
@@ -193,7 +194,8 @@ def _vote_rows(runs: Shown, dataset: str) -> Iterable[tuple[str, ...]]:
     models = {row["seed"]: responses(row["folder"]) for row in own}
     three = [models[seed] for seed in MODELS if seed in models]
     mark, budget = _mark(runs, dataset), budgets(own) or NOT_RUN
-    single = f"{vote(three).error_percent:.3f}{mark}" if len(three) == len(MODELS) else NOT_RUN
+    lacking = NO_VOTE if complete(runs.of(dataset, "Max-Min")) else NOT_RUN
+    single = f"{vote(three).error_percent:.3f}{mark}" if len(three) == len(MODELS) else lacking
     yield "Max-Min", "vote of 3, ours, seeds 0 to 2", NONE, NONE, single, NONE, f"{len(three)}", budget
     if len(models) > len(MODELS):
         triples = spread(list(models.values()))
@@ -275,7 +277,7 @@ def _notes(runs: Shown, below_paper: bool) -> tuple[str, ...]:
 
 
 def _mark(runs: Shown, dataset: str) -> str:
-    return "" if runs.scales.get(dataset, PAPER_SCALE) == PAPER_SCALE else DAGGER
+    return "" if runs.at_paper(dataset) else DAGGER
 
 
 def _paper_budget(runs: Shown) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 from maxmincaps.errors import InputError, extra
 from maxmincaps.recipe import IDENTITY, Recipe
 from maxmincaps.studies import STUDIES
-from maxmincaps.studies.study import Study, title_of
+from maxmincaps.studies.study import PAPER_SCALE, Study, title_of
 from maxmincaps.training.record import Record, records_under
 from maxmincaps.training.words import counted
 
@@ -162,10 +162,11 @@ def coverage(study: Study, rows: Iterable[Row]) -> dict[str, tuple[int, int]]:
 def shown_rows(study: Study, rows: Sequence[Row]) -> list[Row]:
     """Give the runs of a study that count: of each dataset those of one scale, as `study_rows` gives them.
 
-    It is the largest scale that is whole, else the one of which most has been run. Seeds beyond its own count too.
+    It is the largest scale that is whole, else the one of which most has been run; one with a smaller network than the
+    paper's only where there is no other. Seeds beyond its own count too.
     Tables, figures and claims all ask here, so that one page speaks of the same runs everywhere.
     """
-    chosen: dict[str, tuple[float, list[Row]]] = {}
+    chosen: dict[str, tuple[tuple[bool, float], list[Row]]] = {}
     for scale in study.scale_names():
         found = study_rows(study, scale, rows, seeds_among(rows))
         over = {row["fingerprint"] for row in found}
@@ -173,11 +174,25 @@ def shown_rows(study: Study, rows: Sequence[Row]) -> list[Row]:
         for recipe in study.grid(scale):
             wanted.setdefault(recipe.dataset, []).append(recipe.fingerprint() in over)
         for dataset, done in wanted.items():
-            own, share = [row for row in found if row["dataset"] == dataset], sum(done) / len(done)
-            if own and (dataset not in chosen or share > chosen[dataset][0]):
-                chosen[dataset] = share, own
+            own = [row for row in found if row["dataset"] == dataset]
+            rank = any(map(has_papers_network, own)), sum(done) / len(done)
+            if own and (dataset not in chosen or rank > chosen[dataset][0]):
+                chosen[dataset] = rank, own
     order = (study.borrows or study).datasets
     return [row for dataset in sorted(chosen, key=order.index) for row in chosen[dataset][1]]
+
+
+def has_papers_budget(study: Study, rows: Sequence[Row]) -> bool:
+    """Tell whether runs, as `study_rows` gives them, are all that the paper has of their lines, with its epochs."""
+    if any(row["scale"] != PAPER_SCALE for row in rows):
+        return False
+    there = {row["fingerprint"] for row in rows}
+    lines = {(row["dataset"], row["line"], row["value"]) for row in rows}
+    wanted = study.entries(PAPER_SCALE) if rows else []
+    return not any(
+        (entry.recipe.dataset, entry.line.label, entry.line.value) in lines and entry.recipe.fingerprint() not in there
+        for entry in wanted
+    )
 
 
 def budget_in_words(row: Row) -> str:
@@ -186,6 +201,8 @@ def budget_in_words(row: Row) -> str:
     words = [counted(row["epochs"], "epoch") + (f" of {images:,} images" if images else "")]
     if row["judged_on"] and row["tested_on"] and row["judged_on"] < row["tested_on"]:
         words.append(f"best epoch by {row['judged_on']:,} of {row['tested_on']:,} test images")
+    if row["validation"]:
+        words.append(f"best epoch by {row['validation']:,} held-out training images")
     if not has_papers_network(row):
         words.append("not the paper's network")
     if "bf16" in (row["used_precision"] or ""):
@@ -219,7 +236,10 @@ def has_papers_network(row: Row) -> bool:
     sizes = {"conv_channels", "conv_kernel", "conv_stride", "types", "primary_kernel", "primary_stride", "padding"}
     sizes |= {"part_pose", "class_pose", "decoder"}
     paper = Recipe().model_dump(mode="json", include=sizes)
-    return all(row[name] == size for name, size in paper.items())
+    shape = row["image_shape"]
+    types = 32 if shape and shape[0] == 1 else 64  # what no setting means
+    cropped = row["dataset"] != "cifar10" or row["crop"] in (None, 24)
+    return cropped and all(row[name] == size for name, size in paper.items() if name != "types" or row[name] != types)
 
 
 def query(folder: Path | str, sql: str) -> Answer:

@@ -58,10 +58,10 @@ def status(
     name: Name = "all", *, scale: Scale = "small", only: Only = "", seeds: Seeds = None, out: Out = Path("runs")
 ) -> None:
     """Show which runs of a study are done, and what they came to."""
-    from maxmincaps.studies.records import budget_in_words, read
+    from maxmincaps.studies.records import budget_in_words, once, read
 
     reading = read(out)
-    by_print = {row["fingerprint"]: row for row in reading.rows}
+    by_print = {row["fingerprint"]: row for row in once(reading.rows)}
     shown = table(
         f"Runs in {out}, scale {scale}", "study", "line", "dataset", "#seed", "state", "#best", "#final", "cost"
     )
