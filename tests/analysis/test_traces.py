@@ -5,6 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from maxmincaps import fit
 from maxmincaps.analysis.traces import chosen_children, evolution, evolution_rows, rows, trace
 from maxmincaps.errors import InputError
 from tests.analysis.records import write_trace
@@ -87,3 +88,10 @@ def test_a_child_that_is_not_there_is_refused(run):
         rows(run, [40])
     with pytest.raises(InputError, match=r"nowhere is not the record of a run: there is no such folder"):
         rows(run / "nowhere")
+
+
+def test_with_a_single_iteration_children_that_vote_are_not_taken_for_dead(tiny, tmp_path):
+    """Their logits are zero all the same: nothing has agreed yet."""
+    found = trace(fit(tiny(iterations=1, epochs=1), tmp_path / "run").folder)
+    assert found.logits.eq(0).all()
+    assert found.alive.any()

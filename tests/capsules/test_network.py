@@ -109,6 +109,12 @@ def test_the_shapes_in_signatures_are_checked_wherever_these_tests_call():
         margin_loss(torch.rand(2, 10, 1), torch.tensor([1, 2]))
 
 
+@pytest.mark.parametrize("kernels", [{"conv_kernel": 4}, {"primary_kernel": 8}])
+def test_padding_that_keeps_the_size_takes_odd_kernels(kernels):
+    with pytest.raises(InputError, match="odd kernels"):
+        CapsNet(padding="same", **kernels, **TINY)
+
+
 def test_every_size_is_a_setting():
     network = CapsNet(image_shape=(3, 40, 30), classes=4, iterations=2, normalization="softmax", conv_kernel=5, **TINY)
     output = network(torch.rand(2, 3, 40, 30))

@@ -2,6 +2,7 @@
 
 import signal
 
+import numpy as np
 import pytest
 
 from maxmincaps import Recipe, fit
@@ -95,6 +96,22 @@ def test_a_record_tells_how_a_run_began_and_what_was_otherwise_when_it_went_on(h
 def test_a_run_that_goes_on_as_it_began_says_nothing_more(half, tiny):
     began = half.environment
     assert fit(tiny(), half.folder, resume=True).environment == began
+
+
+def test_a_run_does_not_go_on_with_other_images_than_it_began_with(tiny, tmp_path):
+    path, generator = tmp_path / "own.npz", np.random.default_rng(0)
+
+    def write_images():
+        np.savez(path, images=generator.integers(0, 255, (60, 28, 28), dtype=np.uint8), labels=np.arange(60) % 3)
+
+    write_images()
+    recipe = tiny(dataset=str(path), train_images=None, test_images=None, batch_size=20)
+    record = stopped(recipe, tmp_path / "run", 2)
+    told = record.data
+    write_images()
+    with pytest.raises(InputError, match="was begun on other images than"):
+        fit(recipe, tmp_path / "run", resume=True)
+    assert record.data == told
 
 
 def test_a_complete_run_is_not_trained_again(whole, tiny):

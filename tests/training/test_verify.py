@@ -31,6 +31,15 @@ def test_a_false_result_does_not_pass_verification(whole, tmp_path):
         list(verified(copy))
 
 
+def test_a_best_accuracy_that_the_history_does_not_have_does_not_pass_by_an_image(tiny, tmp_path):
+    record = fit(tiny(test_images=None), tmp_path / "run")
+    assert list(verified(record.folder))
+    near = record.result["best_test_accuracy"] - 0.001
+    (record.folder / "result.json").write_text(json.dumps({**record.result, "best_test_accuracy": near}))
+    with pytest.raises(InputError, match="says best_test_accuracy"):
+        list(verified(record.folder))
+
+
 def test_one_image_of_a_thousand_may_fall_otherwise_on_another_machine_and_two_may_not(whole, tmp_path):
     copy = shutil.copytree(whole.folder, tmp_path / "copy")
     right = whole.result["best_test_accuracy"]

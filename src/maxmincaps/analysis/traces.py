@@ -23,11 +23,8 @@ class Trace:
     couplings: Float[Tensor, "iteration child parent"]
     label: int
     """The image's true class: the column that figures 2 and 3 show."""
-
-    @property
-    def alive(self) -> Bool[Tensor, "child"]:
-        """Tell which children's logits have moved at all; a dead child votes zero and stays at its start."""
-        return (self.logits != 0).any(dim=2).any(dim=0)
+    alive: Bool[Tensor, "child"]
+    """Which children vote. A dead one votes zero, and its logits stay at their start."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +55,11 @@ def trace(run: Path | str) -> Trace:
         raise InputError(f"{path}: expected finite logits and couplings, found others among them")
     if label.is_floating_point() or label.numel() != 1 or not 0 <= int(label) < shapes[0][2]:
         raise InputError(f"{path}: expected a label in 0…{shapes[0][2] - 1}, found {label.dtype} {label.shape}")
-    return Trace(logits.float(), couplings.float(), int(label))
+    # Older records do not say which children vote; their logits do, if there was more than one iteration.
+    alive = tensors.get("alive", (logits != 0).any(dim=2).any(dim=0))
+    if alive.dtype != torch.bool or alive.shape != logits.shape[1:2]:
+        raise InputError(f"{path}: expected whether each child is alive, found {alive.dtype} {tuple(alive.shape)}")
+    return Trace(logits.float(), couplings.float(), int(label), alive)
 
 
 def evolution(run: Path | str, *, bins: int = 50) -> list[Histogram]:

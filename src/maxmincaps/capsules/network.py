@@ -65,6 +65,10 @@ class CapsNet(nn.Module, OnHub):
             self.has_no_config(
                 "a network is saved with its normalization's name; put yours into NORMALIZATIONS and give its name"
             )
+        if padding == "same" and not conv_kernel % 2 == primary_kernel % 2 == 1:
+            raise InputError(
+                f"padding 'same' takes odd kernels, found {conv_kernel} and {primary_kernel}; choose others or 'valid'"
+            )
         channels, height, width = image_shape
         types = types or (32 if channels == 1 else 64)
         conv_padding, primary_padding = (0, 0) if padding == "valid" else (conv_kernel // 2, primary_kernel // 2)

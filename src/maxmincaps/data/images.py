@@ -1,5 +1,7 @@
 """The images: one uint8 tensor with its labels, by the name of a dataset or from the user's own files."""
 
+import hashlib
+import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -66,6 +68,15 @@ class Splits:
     train: ImageSet
     validation: ImageSet | None
     test: ImageSet
+
+    def digest(self) -> str:
+        """Name the images, labels and classes themselves, whatever file they came from: the SHA-256 of all of them."""
+        found = hashlib.sha256(json.dumps(self.train.classes).encode())
+        for images in filter(None, (self.train, self.validation, self.test)):
+            for tensor in (images.images, images.labels):
+                found.update(str(tuple(tensor.shape)).encode())
+                found.update(tensor.cpu().contiguous().numpy().data)
+        return found.hexdigest()
 
 
 def load(

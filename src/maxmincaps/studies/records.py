@@ -209,6 +209,8 @@ def budget_in_words(row: Row) -> str:
         words.append(f"products in {row['used_precision']}")
     if row["regenerated"]:
         words.append("regenerated images")
+    if row["skipped_steps"]:
+        words.append(f"{row['skipped_steps']:,} of {row['steps']:,} steps skipped")
     return ", ".join(words)
 
 

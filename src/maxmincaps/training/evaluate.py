@@ -4,12 +4,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float, Int64
+from jaxtyping import Bool, Float, Int64
 from torch import Tensor, nn
 
 from maxmincaps.capsules.network import CapsNet
 from maxmincaps.capsules.routing import RoutingStep
-from maxmincaps.capsules.shapes import Images
+from maxmincaps.capsules.shapes import Images, Parts
 from maxmincaps.data.batches import ordered
 from maxmincaps.data.images import ImageSet
 
@@ -53,7 +53,7 @@ def coupling_statistics(network: CapsNet, images: Images) -> CouplingStatistics:
     """Look at the last routing step of some images."""
     parts = network.parts(images)
     *_, last = network.digits.steps(parts)
-    alive = parts.float().abs().sum(dim=-1) > 0
+    alive = _alive(parts)
     couplings = last.couplings[alive].float()
     if not len(couplings):
         return CouplingStatistics(0.0, 0.0, 1.0)
@@ -67,6 +67,14 @@ def coupling_statistics(network: CapsNet, images: Images) -> CouplingStatistics:
 
 
 @torch.inference_mode()
-def routing_trace(network: CapsNet, image: Float[Tensor, "channel height width"]) -> list[RoutingStep]:
-    """Give every routing step of one image."""
-    return list(network.digits.steps(network.parts(image.unsqueeze(0))))
+def routing_trace(
+    network: CapsNet, image: Float[Tensor, "channel height width"]
+) -> tuple[Bool[Tensor, "child"], list[RoutingStep]]:
+    """Tell which children of one image vote at all, and give every routing step."""
+    parts = network.parts(image.unsqueeze(0))
+    return _alive(parts)[0], list(network.digits.steps(parts))
+
+
+def _alive(parts: Parts) -> Bool[Tensor, "batch child"]:
+    """Tell which children vote: one whose pose is zero votes zero for every parent."""
+    return parts.float().abs().sum(dim=-1) > 0

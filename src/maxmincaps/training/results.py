@@ -33,6 +33,7 @@ def begin_record(run: Run, environment: dict[str, Any]) -> None:
         {
             "name": train.name,
             "regenerated": train.regenerated,
+            "images_sha256": run.splits.digest(),
             "classes": list(train.classes),
             "image_shape": list(run.plain_network.image_shape),
             "size_before_crop": [train.height, train.width],
@@ -159,8 +160,9 @@ def _write_lengths(run: Run, lengths: torch.Tensor) -> None:
 def _write_trace(run: Run) -> None:
     """Keep how routing went for the first training image: figures 2 to 4 of the paper."""
     first = run.splits.train.take(slice(0, 1))
-    steps = routing_trace(run.judged_network, _as_tested(run, first)[0])
+    alive, steps = routing_trace(run.judged_network, _as_tested(run, first)[0])
     tensors = {
+        "alive": alive,
         "logits": torch.stack([step.logits[0] for step in steps]),
         "couplings": torch.stack([step.couplings[0] for step in steps]),
         "label": first.labels,

@@ -21,6 +21,7 @@ class Data(Statements):
 
     name: str = ""
     regenerated: bool = False
+    images_sha256: str = ""
     classes: list[str] = Field([], min_length=1)
     image_shape: list[PositiveInt] = Field([], min_length=3, max_length=3)
     size_before_crop: list[PositiveInt] = Field([], min_length=2, max_length=2)
