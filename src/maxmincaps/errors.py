@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterable
+from difflib import get_close_matches
 from importlib import import_module
 from shlex import quote
 from types import ModuleType
@@ -28,16 +29,18 @@ def is_lack_of_memory(error: Exception) -> bool:
 
 
 def known(name: str, names: Iterable[str], kind: str) -> str:
-    """Give `name` back if it is one of `names`, else say which names there are.
+    """Give `name` back if it is one of `names`, else say which names there are, and which is the nearest.
 
     >>> known("maxmn", ["softmax", "max-min"], "normalization")
     Traceback (most recent call last):
-    maxmincaps.errors.InputError: no normalization is called 'maxmn'; there are softmax, max-min
+    maxmincaps.errors.InputError: no normalization is called 'maxmn'; there are softmax, max-min (did you mean max-min?)
     """
     names = list(names)
     if name in names:
         return name
-    raise InputError(f"no {kind} is called {name!r:.100}; there are {', '.join(names)}")
+    near = get_close_matches(name[:100], names, n=1)
+    hint = f" (did you mean {near[0]}?)" if near else ""
+    raise InputError(f"no {kind} is called {name!r:.100}; there are {', '.join(names)}{hint}")
 
 
 def one_line(words: object, most: int = 300) -> str:

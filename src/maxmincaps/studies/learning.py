@@ -1,6 +1,7 @@
 """Ours: Softmax and Max-Min side by side, epoch by epoch, each at its own best setting.
 
-Claim    Max-Min learns as fast as Softmax and ends higher: the paper's comparison with little data and little time.
+Claim    none of the paper's, but its question with little data and little time: does Max-Min learn as fast as Softmax,
+         and does it end higher?
 Runs     MNIST, 10,000 training images, 8 epochs, no augmentation, 3 seeds. The rates of PrimaryCaps and W are those
          that were best for each of twelve settings in `rates`, on held-out images: for Softmax the full rate of
          PrimaryCaps, for Max-Min a W that learns three times as fast as the default's.
@@ -14,7 +15,7 @@ from maxmincaps.studies.study import Budget, Line, Study
 LEARNING = Study(
     name="learning",
     title="Learning curves",
-    claim="Max-Min learns as fast as Softmax and ends higher, each at its own best setting.",
+    claim="Whether Max-Min learns as fast as Softmax and ends higher, each at its own best setting.",
     about=__doc__,
     datasets=("mnist",),
     lines=(

@@ -116,11 +116,14 @@ class Entry:
     line: Line
     recipe: Recipe
 
-    def has(self, name: str, wanted: Iterable[str]) -> bool:
-        """Tell whether `name` (a setting, `line` or `value`) is one of the wanted values, as they are written."""
+    def of(self, name: str) -> Any:
+        """Give the value of `name`: a setting, `line` or `value`."""
         own = {"line": self.line.label, "value": self.line.value}
-        found = own[name] if name in own else getattr(self.recipe, known(name, Recipe.model_fields, "setting"))
-        return any(_same(found, text) for text in wanted)
+        return own[name] if name in own else getattr(self.recipe, known(name, Recipe.model_fields, "setting"))
+
+    def has(self, name: str, wanted: Iterable[str]) -> bool:
+        """Tell whether the value of `name` is one of the wanted ones, as they are written."""
+        return any(_same(self.of(name), text) for text in wanted)
 
 
 @dataclass(frozen=True)

@@ -67,7 +67,7 @@ def runs(folder: Path = Path("runs"), *, sql: str | None = None) -> None:
         Where to look.
     sql: str
         A question in SQL over the tables runs, history, studies and paper (read-only), such as
-        "select normalization, avg(best_test_accuracy) from runs group by all".
+        "select dataset, normalization, epochs, trained_on, avg(best_test_accuracy), count(*) from runs group by all".
     """
     from maxmincaps.errors import InputError
     from maxmincaps.studies.records import query

@@ -114,8 +114,7 @@ def run(
     if not entries:
         raise InputError(f"study {name} needs no runs")
     if not recipes:
-        lines = dict.fromkeys(repr(entry.line.label) for entry in entries)
-        raise InputError(f"study {name}: no run fits --only {only}; its lines are {', '.join(lines)}")
+        raise InputError(f"study {name}: no run fits --only {only}; {_what_there_is(entries, parse_only(only))}")
     # Where a run is trained is no part of what it is, so the record is the same.
     wanted = threads or (None if cluster or workers == 1 else threads_for(workers))
     recipes = [recipe.but(threads=recipe.threads or wanted) for recipe in recipes]
@@ -136,6 +135,15 @@ def run(
         raise InputError(
             f"{len(failed)} of {len(outcomes)} runs failed, the first: {next(iter(failed.values())).message}"
         )
+
+
+def _what_there_is(entries: list[Entry], only: dict[str, tuple[str, ...]]) -> str:
+    """Say what could have been asked for instead of the first name that no run has."""
+    for name, values in only.items():
+        if not select(entries, {name: values}):
+            there = ", ".join(dict.fromkeys(repr(entry.of(name)) for entry in entries))
+            return f"its lines are {there}" if name == "line" else f"its {name} is one of {there}"
+    return "it has runs with each of these, and none with all of them"
 
 
 def _studies(name: str) -> list[Study]:

@@ -1,6 +1,8 @@
 """How our commands look: progress bars with the time left, tables, bars of lengths."""
 
 import csv
+import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,12 +17,16 @@ from maxmincaps.recipe import Recipe
 from maxmincaps.training.observer import Observer
 from maxmincaps.training.words import counted, percent
 
+WIDE = 200
+
 
 class Terminal(Console):
     """Prints words as they are: those of others, such as names of classes, can neither style nor steer it."""
 
     def __init__(self) -> None:
-        super().__init__(markup=False, emoji=False, highlight=False)
+        # A file or a pipe has no width: a table has there what it needs.
+        width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else WIDE
+        super().__init__(markup=False, emoji=False, highlight=False, width=width)
 
     def say(self, line: str | Text) -> None:
         """Print a line that is not broken, however long it is: paths and commands are there to be copied."""
@@ -115,5 +121,6 @@ def table(title: str, *columns: str) -> Table:
     """Open a table; columns whose name starts with # are numbers and stand to the right."""
     made = Table(title=title, title_justify="left", title_style="bold", header_style="bold")
     for column in columns:
-        made.add_column(column.removeprefix("#"), justify="right" if column.startswith("#") else "left")
+        justify = "right" if column.startswith("#") else "left"
+        made.add_column(column.removeprefix("#"), justify=justify, overflow="fold")  # names are there to be copied
     return made
