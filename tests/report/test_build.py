@@ -289,6 +289,18 @@ def test_records_without_lengths_cost_the_figures_of_mistakes_and_not_table_2(tm
     assert plates["figure-9"].content is None
 
 
+def test_the_curves_are_of_the_runs_that_table_1_tells(tmp_path, monkeypatch):
+    """Though others of the same dataset be nearer to the default recipe."""
+    monkeypatch.setattr(chapters, "accuracies_by_epoch", lambda row: [100 * row["best_test_accuracy"]] * 3)
+    monkeypatch.setattr(chapters, "training_and_test_by_epoch", lambda row: [(99.0, 90.0)] * 3)
+    told = write_study(tmp_path, "datasets", "small", lambda entry: 64.0)
+    recipes = [Recipe(dataset="cifar10", epochs=15, normalization=name) for name in ("softmax", "max-min")]
+    nearer = [write_run(tmp_path, recipe, best=0.5) for recipe in recipes]
+    plates = {plate.name: plate for plate in accuracy(Material([*told.values(), *nearer], STUDIES))}
+    lines = [line for axes in plates["training-curves"].content.axes for line in axes.lines]
+    assert {height for line in lines for height in line.get_ydata()} == {64.0}
+
+
 def test_a_figure_of_accuracies_on_held_out_images_does_not_call_them_test_accuracies(rows, monkeypatch):
     monkeypatch.setattr(chapters, "accuracies_by_epoch", lambda row: [90.0, 91.0])
     monkeypatch.setattr(chapters, "training_and_test_by_epoch", lambda row: [(95.0, 90.0), (96.0, 91.0)])

@@ -205,7 +205,8 @@ def _points(
 
 
 def _by_epoch(material: Material) -> list[Plate]:
-    pairs = twins(material.rows)
+    # Of a dataset that Table 1 has, its runs; of another, those that come closest to the default.
+    pairs = {**twins(material.rows), **twins(material.shown("datasets").rows)}
     if not pairs:
         return []
     alike = {name: {n: siblings(material.rows, row) for n, row in pair.items()} for name, pair in pairs.items()}
