@@ -125,11 +125,11 @@ class Record:
             why = "it has no recipe.json" if self.folder.is_dir() else "there is no such folder"
             return InputError(f"{self.folder} is not the record of a run: {why}")
         if self.complete:
-            shared = "; records are shared without weights, and `maxmincaps train --recipe {}` trains them again"
-            again = (
-                shared.format(self.folder / "recipe.json") if name in ("best.safetensors", "last.safetensors") else ""
-            )
-            return InputError(f"{self.folder / name}: there is no such file{again}")
+            why = "there is no such file"
+            if name in ("best.safetensors", "last.safetensors"):
+                again = f"`maxmincaps train --recipe {self.folder / 'recipe.json'}` trains them again"
+                why += f"; records are shared without weights, and {again}"
+            return InputError(f"{self.folder / name}: {why}")
         if self.diverged:
             where = self._said(DIVERGED, Divergence)["message"]
             return InputError(f"{self.folder}: the run diverged ({where}) and has no {name}")
