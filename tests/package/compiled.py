@@ -1,0 +1,38 @@
+"""Layers and networks under `torch.compile`; test_layers.py runs this file, where nothing checks shapes."""
+
+import pytest
+import torch
+
+from maxmincaps import CapsNet
+from tests.package.test_layers import stacked
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"full_backpropagation": True},
+        {"normalization": "winner-take-all"},
+        {"normalization": "softmax", "iterations": 1},
+    ],
+)
+def test_layers_compile_into_one_graph_with_the_same_answers_and_gradients(settings):
+    torch.manual_seed(0)
+    images = torch.rand(3, 3, 12, 9)
+    ours, compiled = stacked(**settings), stacked(**settings)
+    compiled.load_state_dict(ours.state_dict())
+    answers = [network(images) for network in (ours, torch.compile(compiled, fullgraph=True, backend="aot_eager"))]
+    torch.testing.assert_close(*answers)
+    for answer in answers:
+        answer.square().sum().backward()
+    for one, other in zip(ours.parameters(), compiled.parameters(), strict=True):
+        torch.testing.assert_close(one.grad, other.grad)
+
+
+def test_the_whole_network_compiles_for_any_number_of_images():
+    network = CapsNet(conv_channels=4, types=2, part_pose=4, class_pose=4, decoder=(8,)).eval()
+    compiled = torch.compile(network, fullgraph=True, dynamic=True, backend="aot_eager")
+    with torch.no_grad():
+        for count in (2, 5):
+            images = torch.rand(count, 1, 28, 28)
+            torch.testing.assert_close(compiled(images).lengths, network(images).lengths)
