@@ -64,7 +64,7 @@ class Shared(NamedTuple):
 
 def pairs(
     rows: Sequence[Row], measure: Callable[[Row], Measured], first: str, second: str
-) -> dict["Shared", tuple[Measured, Measured]]:
+) -> dict[Shared, tuple[Measured, Measured]]:
     """Give a measure of the runs of two lines that share all of `Shared`, by these.
 
     Runs without a result (diverged ones) have no partner.
