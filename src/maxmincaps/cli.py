@@ -4,7 +4,7 @@ import signal
 import sys
 from collections.abc import Sequence
 
-from cyclopts import App, CycloptsError, Group, Parameter, UnknownCommandError
+from cyclopts import App, CycloptsError, Group, MissingArgumentError, Parameter, UnknownCommandError
 from cyclopts.command_spec import CommandSpec
 from rich.text import Text
 
@@ -18,6 +18,10 @@ def _said(error: CycloptsError) -> Text:
     """Say what is wrong with the arguments in one line."""
     if isinstance(error, UnknownCommandError):
         return _line(_unknown(error))
+    if isinstance(error, MissingArgumentError) and error.argument and not error.argument.tokens and not error.keyword:
+        # By its place on the command line, where the library's own sentence asks for an option that nobody writes.
+        command, name = " ".join(error.command_chain or ()), error.argument.name.lstrip("-").upper()
+        return _line(f"{command}: expected {name}, found nothing; see maxmincaps {command} --help")
     # Imported here, as they would be a third of the time in which `--help` answers.
     from pydantic import ValidationError
 

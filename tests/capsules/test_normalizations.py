@@ -5,6 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from maxmincaps.capsules.layers import RoutedCapsules
 from maxmincaps.capsules.normalizations import NORMALIZATIONS, Normalization, normalization_of
 from maxmincaps.errors import InputError
 from tests.reference.normalizations import LITERAL
@@ -187,6 +188,11 @@ def test_a_normalization_of_ones_own_is_one_line():
     finally:
         del NORMALIZATIONS["cubed"]
     assert normalization_of(torch.tanh).start_for(3) == 1.0
+
+
+def test_a_normalization_of_ones_own_that_is_not_finite_is_refused():
+    with pytest.raises(InputError, match="expected to give finite couplings for finite logits"):
+        RoutedCapsules(8, 3, normalization=Normalization(lambda logits: logits / 0))
 
 
 def test_the_couplings_start_where_the_paper_says():

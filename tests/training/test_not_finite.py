@@ -11,13 +11,13 @@ from tests.training.bits import weights_of
 
 
 @pytest.fixture
-def exploding():
-    """A normalization whose couplings become infinite after some steps."""
-    calls = []
+def exploding(request):
+    """A normalization whose couplings become infinite at some of the times that it is asked, by default the fifth."""
+    times, calls = getattr(request, "param", [5]), []
 
     def explode(logits):
         calls.extend([1] * (logits.ndim == 3))  # in routing, and not when the layer asks for its typical couplings
-        return logits * (math.inf if len(calls) == 5 else 1)
+        return logits * (math.inf if logits.ndim == 3 and len(calls) in times else 1)
 
     NORMALIZATIONS["exploding"] = Normalization(explode)
     yield "exploding"
@@ -44,6 +44,15 @@ def test_a_step_that_is_not_finite_can_be_skipped_and_is_counted(exploding, tiny
     record = fit(tiny(normalization=exploding, non_finite="skip"), tmp_path / "run")
     assert record.result["skipped_steps"] == 1
     assert all(tensor.isfinite().all() for tensor in weights_of(record).values())
+
+
+@pytest.mark.parametrize("exploding", [range(1000)], indirect=True)
+def test_an_epoch_of_nothing_but_skipped_steps_ends_the_run_as_diverged(exploding, tiny, tmp_path):
+    with pytest.raises(DivergedError, match=r"no step of epoch 1 had a finite loss .*last good weights are in"):
+        fit(tiny(normalization=exploding, non_finite="skip"), tmp_path / "run")
+    record = Record(tmp_path / "run")
+    assert record.diverged
+    assert not record.history, "a loss of 0 would be told of an epoch in which nothing was learnt"
 
 
 def test_of_a_watched_run_the_steps_that_were_skipped_are_left_out(exploding, tiny, tmp_path):

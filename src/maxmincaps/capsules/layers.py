@@ -22,6 +22,7 @@ from maxmincaps.capsules.routing import (
     votes_in_pieces,
 )
 from maxmincaps.capsules.shapes import Couplings, Images, Parts, Poses
+from maxmincaps.errors import InputError
 
 
 class PrimaryCapsules(nn.Module):
@@ -115,6 +116,8 @@ class RoutedCapsules(nn.Module):
         first = torch.tensor([self.normalization.start_for(parents)], device="cpu")
         generator = torch.Generator().manual_seed(0)
         last = self.normalization(torch.randn(1000, parents, generator=generator, device="cpu").abs())
+        if not last.isfinite().all():
+            raise InputError("the normalization was expected to give finite couplings for finite logits, and did not")
         # The couplings of a lone parent may all be zero, as equal logits give Max-Min's lower bound.
         return last if self.iterations > 1 and last.any() else first
 

@@ -72,6 +72,8 @@ def get(
 ) -> Manifest:
     """Bring a dataset into the cache, unless it is there whole; try its sources in order, or only the one named."""
     dataset = DATASETS[known(name, DATASETS, "dataset")]
+    if source is not None and from_dir is not None:
+        raise InputError(f"expected files from {from_dir} or from the source {source}, found both; name one")
     root = cache_folder(cache)
     folder = place(dataset, root, seed)
     asked = source is not None or from_dir is not None or photographs is not None

@@ -3,6 +3,7 @@
 from maxmincaps.studies.beginning import BEGINNING
 from maxmincaps.studies.bounds import BOUNDS
 from maxmincaps.studies.choices import CHOICES
+from maxmincaps.studies.eight_epochs import EIGHT_EPOCHS
 from maxmincaps.studies.figure_1_architecture import ARCHITECTURE
 from maxmincaps.studies.figure_9_misclassified import MISCLASSIFIED
 from maxmincaps.studies.figures_2_to_6_inside import EVOLUTION, OUTPUTS, ROWS, TUNING
@@ -36,6 +37,7 @@ STUDIES: dict[str, Study] = {
         BEGINNING,
         RATES,
         OPTIONS,
+        EIGHT_EPOCHS,
         LEARNING,
         FIRST_TRY,
         MISCLASSIFIED,

@@ -70,6 +70,8 @@ def _train(
             while run.state.epoch < recipe.epochs:
                 for batch in run.batches():
                     observer.stepped(_step(run, batch, stop=bool(wish) or observer.wants_to_stop()))
+                if not run.state.tally.seen:  # nor will the next epoch's be, with the same weights
+                    raise _diverged(run, f"no step of epoch {run.state.epoch + 1} had a finite loss and gradient")
                 observer.epoch_ended(end_epoch(run))
             conclude(run)
         finally:
@@ -91,12 +93,8 @@ def _step(run: Run, batch: Batch, *, stop: bool) -> float:
     elif recipe.non_finite == "skip":
         state.skipped_steps += 1
     else:
-        run.save_weights("last")
-        run.write_watched()
-        raise DivergedError(
-            f"the loss or its gradient is not finite at epoch {state.epoch + 1}, step {state.step + 1} "
-            f"(loss {tally.mean_loss}); the last good weights are in {run.record.folder / 'last.safetensors'}"
-        )
+        where = f"epoch {state.epoch + 1}, step {state.step + 1} (loss {tally.mean_loss})"
+        raise _diverged(run, f"the loss or its gradient is not finite at {where}")
     run.optimizer.zero_grad(set_to_none=True)
     state.batch, state.step = state.batch + 1, state.step + 1
     if save or stops:
@@ -126,6 +124,13 @@ def _backward(run: Run, batch: Batch, *, stop: bool) -> tuple[Tally, bool, bool]
     # The mean over the processes is then the mean over the whole batch, even where they share it unevenly.
     run.processes.backward(losses.total * (here * run.processes.world_size / tally.seen))
     return tally, bool(stops), bool(save)
+
+
+def _diverged(run: Run, why: str) -> DivergedError:
+    """Put away what was good, and say why the run ends."""
+    run.save_weights("last")
+    run.write_watched()
+    return DivergedError(f"{why}; the last good weights are in {run.record.folder / 'last.safetensors'}")
 
 
 def _gradients_are_finite(run: Run) -> bool:
