@@ -7,6 +7,7 @@ from maxmincaps.analysis.claims import CLAIMS, evidence
 from maxmincaps.analysis.compare import Verdict
 from maxmincaps.report.selection import shown
 from maxmincaps.studies import STUDIES
+from maxmincaps.studies.bounds import W_AS_IT_IS
 from maxmincaps.studies.study import DATASETS
 from tests.analysis.records import write_diverged, write_lengths, write_study, write_trace
 
@@ -89,7 +90,7 @@ def test_diverged_runs_are_counted_and_count_for_nothing(tmp_path):
     found = by_name(rows.values())
     claim = found["better-on-mnist"]
     assert (claim.verdict, claim.n) == (Verdict.TOO_FEW, 2)
-    assert "(runs: 7 (and 3 diverged))" in claim.budget
+    assert "(runs: 7 and 3 diverged)" in claim.budget
     assert "diverged" not in found["better-on-cifar10"].budget
 
 
@@ -102,10 +103,53 @@ def test_slopes_over_iterations_are_judged_by_their_sign(tmp_path, sign, expecte
     def train(entry):
         return 0.95 if (entry.line.label == "Max-Min") == (sign > 0) else 0.99
 
-    found = by_name(write_study(tmp_path, "iterations", "small", accuracy, train).values())
-    assert found["iterations-help-max-min"].verdict is expected
-    assert found["iterations-harm-softmax"].verdict is expected
-    assert found["smaller-gap"].verdict is expected
+    names = ("iterations-help-max-min", "iterations-harm-softmax", "smaller-gap")
+    found = by_name(write_study(tmp_path, "iterations", "full", accuracy, train).values())
+    assert {found[name].verdict for name in names} == {expected}
+    two_datasets = by_name(write_study(tmp_path, "iterations", "small", accuracy, train).values())
+    of_two = Verdict.UNDECIDED if expected is Verdict.HOLDS else expected
+    assert {two_datasets[name].verdict for name in names} == {of_two}, "two of five can refute, and cannot show"
+    assert all(": MNIST " in two_datasets[name].ours for name in names)
+
+
+def test_one_iteration_routes_nothing_and_is_told_apart_from_more_of_them(tmp_path):
+    def accuracy(entry):
+        """One iteration is far below, and from three on accuracy falls."""
+        return 95 - 0.1 * entry.line.value * (1 + 0.01 * entry.recipe.seed) - 3 * (entry.line.value == 1)
+
+    claim = by_name(write_study(tmp_path, "iterations", "small", accuracy).values())["iterations-help-max-min"]
+    assert claim.verdict is Verdict.FAILS
+    assert claim.ours.endswith("; 3 iterations beside 1: +2.80 points")
+
+
+def test_a_rise_over_the_curves_that_did_not_diverge_is_no_rise(tmp_path):
+    rows = write_study(tmp_path, "iterations", "full", lambda e: 90 + (0.1 + 0.001 * e.recipe.seed) * e.line.value)
+    assert by_name(rows.values())["iterations-help-max-min"].verdict is Verdict.HOLDS
+    write_diverged(rows, ("Max-Min", 10, "mnist", 0))
+    claim = by_name(rows.values())["iterations-help-max-min"]
+    assert (claim.verdict, claim.n) == (Verdict.UNDECIDED, 24)
+
+
+@pytest.mark.parametrize(("lead", "expected"), [(0.1, Verdict.HOLDS), (-0.1, Verdict.FAILS)])
+def test_the_best_and_the_worst_of_six_have_to_stand_apart_from_the_next(tmp_path, lead, expected):
+    def accuracy(entry):
+        place = {"Max-Min": lead, "Sum": -lead, "Softmax": 5.0, "Uniform (control)": 5.0}
+        return 90 + place.get(entry.line.label, 0) + 0.001 * entry.recipe.seed * (entry.line.label == "WTA")
+
+    rows = write_study(tmp_path, "normalizations", "small", accuracy)
+    found = by_name(rows.values())
+    assert {found[f"{name}-of-six"].verdict for name in ("max-min-is-best", "sum-is-worst")} == {expected}
+    write_diverged(rows, ("Z-Score", None, "mnist", 0))
+    assert by_name(rows.values())["max-min-is-best-of-six"].verdict is Verdict.TOO_FEW
+
+
+def test_winner_take_all_is_not_cheap_where_it_diverged(tmp_path):
+    rows = write_study(
+        tmp_path, "normalizations", "full", lambda e: 99 - 0.001 * e.recipe.seed * (e.line.label == "WTA")
+    )
+    assert by_name(rows.values())["winner-take-all-is-cheap"].verdict is Verdict.HOLDS
+    write_diverged(rows, ("WTA", None, "mnist", 0))
+    assert by_name(rows.values())["winner-take-all-is-cheap"].verdict is Verdict.UNDECIDED
 
 
 @pytest.mark.parametrize(("cost", "expected"), [(0.3, Verdict.HOLDS), (0.5, Verdict.FAILS)])
@@ -119,7 +163,7 @@ def test_winner_take_all_may_cost_three_tenths_of_a_point(tmp_path, cost, expect
 
 def test_a_bound_matters_when_the_worst_value_is_half_a_point_below_the_best(tmp_path):
     def accuracy(entry):
-        steep = 0.1 if entry.line.label == "upper bound q" else 1.0
+        steep = 1.0 if entry.line.label == "start value" else 0.1
         return 99 + steep * (entry.line.value - 1) + 0.001 * entry.recipe.seed
 
     rows = write_study(tmp_path, "bounds", "full", accuracy)
@@ -130,19 +174,26 @@ def test_a_bound_matters_when_the_worst_value_is_half_a_point_below_the_best(tmp
 
 def test_a_bound_at_which_runs_diverged_is_not_left_out_of_the_range_that_does_not_matter(tmp_path):
     rows = write_study(tmp_path, "bounds", "full", lambda entry: 99 + 0.001 * entry.recipe.seed)
-    write_diverged(rows, *[("upper bound q", 0.1, "mnist", seed) for seed in range(5)])
+    write_diverged(rows, *[(W_AS_IT_IS, 0.1, "mnist", seed) for seed in range(5)])
     found = by_name(rows.values())
     claim = found["upper-bound-does-not-matter"]
-    assert (claim.verdict, claim.n) == (Verdict.TOO_FEW, 0)
+    assert (claim.verdict, claim.n, claim.ours) == (Verdict.FAILS, 0, "diverged in 5 seeds")
     assert "5 diverged" in claim.budget
     assert found["start-does-not-matter"].verdict is Verdict.HOLDS
 
 
 def test_a_bound_at_which_some_seeds_diverged_is_not_said_to_make_no_difference(tmp_path):
     rows = write_study(tmp_path, "bounds", "full", lambda entry: 99 + 0.001 * entry.recipe.seed)
-    write_diverged(rows, *[("upper bound q", 0.01, "mnist", seed) for seed in range(2)])
+    write_diverged(rows, *[(W_AS_IT_IS, 0.01, "mnist", seed) for seed in range(2)])
     claim = by_name(rows.values())["upper-bound-does-not-matter"]
     assert (claim.verdict, claim.n) == (Verdict.UNDECIDED, 3)
+
+
+def test_a_bound_that_matters_in_every_seed_matters_however_unequal_the_seeds_are(tmp_path):
+    far = {0: 8.0, 1: 3.0, 2: 88.0}
+    rows = write_study(tmp_path, "bounds", "full", lambda e: 99 - far[e.recipe.seed] * (e.line.value < 0.1), seeds=3)
+    claim = by_name(rows.values())["upper-bound-does-not-matter"]
+    assert (claim.verdict, claim.ours) == (Verdict.FAILS, "88 points from worst to best at most (n = 3)")
 
 
 @pytest.mark.parametrize("there", [(0.3, 1.0), (0.01, 1.0)])
@@ -185,8 +236,7 @@ def test_datasets_on_different_sides_leave_a_claim_about_all_of_them_undecided(t
 
 def test_the_numbers_of_iterations_of_one_seed_are_one_pair_of_gaps(tmp_path):
     rows = write_study(tmp_path, "iterations", "small", lambda e: 90 + 0.1 * (e.line.label == "Max-Min"))
-    claim = by_name(rows.values())["smaller-gap"]
-    assert (claim.verdict, claim.n) == (Verdict.HOLDS, 4)
+    assert by_name(rows.values())["smaller-gap"].n == 4
     one = [row for (_, _, dataset, seed), row in rows.items() if (dataset, seed) == ("mnist", 0)]
     assert by_name(one)["smaller-gap"].verdict is Verdict.TOO_FEW
 
@@ -200,9 +250,12 @@ def test_runs_without_a_partner_are_not_called_no_runs(tmp_path):
 
 def test_only_a_difference_is_told_with_a_sign(tmp_path):
     rows = write_study(tmp_path, "normalizations", "small", lambda e: 99 - 0.3 * (e.line.label == "WTA"))
-    assert by_name(rows.values())["winner-take-all-is-cheap"].ours.startswith("0.3 points lost (95 %: 0.3 to 0.3,")
+    assert by_name(rows.values())["winner-take-all-is-cheap"].ours == "0.3 points lost, 30 % more errors (n = 3)"
     rows = write_study(tmp_path, "datasets", "small", as_the_paper)
     assert by_name(rows.values())["better-on-mnist"].ours == "+0.27 points (n = 1)"
+    assert "95 %" not in by_name(rows.values())["better-on-rotated-mnist"].ours, "two runs have no interval to speak of"
+    rows = write_study(tmp_path, "datasets", "full", as_the_paper)
+    assert by_name(rows.values())["better-on-mnist"].ours == "+0.2740 points (95 %: +0.2701 to +0.2779, n = 5)"
 
 
 def test_the_vote_is_that_of_the_papers_seeds_and_not_of_whichever_three_there_are(tmp_path):

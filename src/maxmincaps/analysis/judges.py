@@ -1,5 +1,6 @@
 """How runs are asked about a claim: each judge takes the runs of a study and gives a finding."""
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,10 +15,15 @@ from maxmincaps.studies import STUDIES
 from maxmincaps.studies.records import Row, has_papers_budget
 from maxmincaps.studies.study import DATASETS, PAPER_SCALE, title_of
 from maxmincaps.training.responses import responses
+from maxmincaps.training.words import counted
 
 Measure = Callable[[Row], float | None]
 MAX_MIN, SOFTMAX = "Max-Min", "Softmax"
 BACKGROUND = ("background-mnist", "cifar10")
+SIX = (MAX_MIN, "Centered Max-Min", "Adjusted Log", "WTA", "Z-Score", "Sum")
+"""The normalizations that the paper compares in Table 4."""
+HALF_A_POINT = 0.5
+"""Less than this, of some accuracies, is taken not to matter."""
 
 
 @dataclass(frozen=True)
@@ -47,26 +53,39 @@ def _judged(values: Iterable[float], rows: Sequence[Row], unit: str, bound: floa
 
 
 def _judged_everywhere(values: Mapping[str, Sequence[float]], rows: Sequence[Row], unit: str, side: int = 1) -> Finding:
-    """Judge the claim that a mean lies above zero, or below it, on every dataset.
+    """Judge the claim that a mean lies above zero, or below it, on each of the five datasets.
 
-    Where the datasets are on different sides their common mean decides nothing.
+    Where the datasets are on different sides their common mean decides nothing, and what some of the five say for a
+    claim is not yet said by all.
     """
     found = _judged((value for own in values.values() for value in own), rows, unit, side=side)
-    if len(values) < 2:
+    if not values:
         return found
     told = ", ".join(f"{title_of(dataset)} {fmean(own):+.3g}" for dataset, own in values.items())
-    mixed = len({side * fmean(own) > 0 for own in values.values()}) > 1
-    decided = found.verdict in (Verdict.HOLDS, Verdict.FAILS)
-    return replace(
-        found, ours=f"{found.ours}: {told}", verdict=Verdict.UNDECIDED if mixed and decided else found.verdict
-    )
+    sides = {side * fmean(own) > 0 for own in values.values()}
+    alike = sides == {False} or (sides == {True} and values.keys() >= set(DATASETS))
+    decided = found.verdict if alike or found.verdict is Verdict.TOO_FEW else Verdict.UNDECIDED
+    return replace(found, ours=f"{found.ours}: {told}", verdict=decided)
+
+
+def _unless_diverged(found: Finding, rows: Iterable[Row]) -> Finding:
+    """Let a claim not hold by the runs that are left where others of the same kind diverged."""
+    diverged = any(row["status"] == "diverged" for row in rows)
+    return replace(found, verdict=Verdict.UNDECIDED) if diverged and found.verdict is Verdict.HOLDS else found
 
 
 def _in_words(found: Interval, unit: str, bound: float) -> str:
-    """Write a mean with its interval: `+0.27 points (95 %: +0.20 to +0.34, n = 5)`."""
-    form = ".4g" if bound else "+.3g"  # what is held against zero is a difference, and has a sign
-    within = "" if found.low is None else f"95 %: {found.low:{form}} to {found.high:{form}}, "
-    return f"{found.mean:{form}} {unit} ({within}n = {found.n})"
+    """Write a mean with its interval: `+0.270 points (95 %: +0.201 to +0.339, n = 5)`.
+
+    What is held against zero is a difference, and has a sign. Below three runs an interval would be wider than
+    anything it could be of.
+    """
+    sign = "" if bound else "+"
+    if found.n < ENOUGH or found.low is None or found.high is None or found.high == found.low:
+        return f"{found.mean:{sign}.3g} {unit} (n = {found.n})"
+    digits = max(0, 1 - math.floor(math.log10((found.high - found.low) / 2)))  # two of them are certain
+    mean, low, high = (f"{number:{sign}.{digits}f}" for number in (found.mean, found.low, found.high))
+    return f"{mean} {unit} (95 %: {low} to {high}, n = {found.n})"
 
 
 def runs_of(rows: Sequence[Row], **wanted: Any) -> list[Row]:
@@ -120,12 +139,22 @@ def background_gains_most(rows: Sequence[Row]) -> Finding:
 
 
 def slope(rows: Sequence[Row], line: str, side: int) -> Finding:
-    """A line's accuracy rises (`side` 1) or falls (−1) with the number of iterations, seed by seed."""
+    """A line's accuracy rises (`side` 1) or falls (−1) with the number of iterations, seed by seed.
+
+    From two iterations on, as one routes nothing; what the first ones with routing are worth is told beside it.
+    """
     here = runs_of(rows, line=line)
     slopes: dict[str, list[float]] = defaultdict(list)
+    first_steps = []
     for curve, points in measures.whole_curves(here).items():
-        slopes[curve.dataset].append(linear_regression(list(points), list(points.values())).slope)
-    return _judged_everywhere(slopes, here, "points an iteration", side)
+        routed = {count: points[count] for count in sorted(points) if count > 1}
+        slopes[curve.dataset].append(linear_regression(list(routed), list(routed.values())).slope)
+        first_steps += [(min(routed), points[min(routed)] - points[1])] if 1 in points else []
+    found = _unless_diverged(_judged_everywhere(slopes, here, "points an iteration", side), here)
+    if not first_steps:
+        return found
+    (count, *_), gains = zip(*first_steps, strict=True)
+    return replace(found, ours=f"{found.ours}; {count} iterations beside 1: {fmean(gains):+.2f} points")
 
 
 def smaller_gap(rows: Sequence[Row]) -> Finding:
@@ -194,19 +223,44 @@ def tuning_keeps_shape(rows: Sequence[Row]) -> Finding:
 # Tables 2 and 4, bounds
 
 
+def stands_out(rows: Sequence[Row], line: str, side: int) -> Finding:
+    """Of the paper's six, a normalization is above all others (`side` 1) or below them (−1), seed by seed."""
+    six = [row for row in rows if row["line"] in SIX]
+    by_seed: dict[int, dict[str, float]] = defaultdict(dict)
+    for row in complete(six):
+        by_seed[row["seed"]][row["line"]] = side * measures.best_points(row)
+    ahead = [
+        found[line] - max(value for other, value in found.items() if other != line)
+        for found in by_seed.values()
+        if found.keys() == set(SIX)
+    ]
+    where = "above the best" if side > 0 else "below the worst"
+    return _unless_diverged(_judged(ahead, six, f"points {where} of the other five"), six)
+
+
 def winner_take_all_is_cheap(rows: Sequence[Row]) -> Finding:
     """It costs less than 0.35 points: 0.3 as the paper rounds it."""
-    here = [row for row in rows if row["line"] in (MAX_MIN, "WTA")]
-    return _judged(paired(here, measures.best_points, MAX_MIN, "WTA"), here, "points lost", 0.35, side=-1)
+    here = runs_of(rows, line=MAX_MIN) + (own := runs_of(rows, line="WTA"))
+    lost = paired(here, measures.best_points, MAX_MIN, "WTA")
+    errors = pairs(here, measures.best_error_percent, MAX_MIN, "WTA").values()
+    more = [100 * (theirs / ours - 1) for ours, theirs in errors if ours]
+    told = f"points lost, {fmean(more):.0f} % more errors" if more else "points lost"
+    return _unless_diverged(_judged(lost, here, told, 0.35, side=-1), own)
 
 
 def no_matter(rows: Sequence[Row], line: str) -> Finding:
-    """Over the values from 0.01 to 1.0, best and worst accuracy differ by less than half a point."""
+    """Over the values from 0.01 to 1.0, best and worst accuracy differ by less than half a point, in every seed."""
     here = runs_of(rows, line=line)
     spans = [max(points.values()) - min(points.values()) for points in measures.whole_curves(here).values()]
-    found = _judged(spans, here, "points from worst to best", 0.5, side=-1)
-    diverged = any(row["status"] == "diverged" for row in here)  # then it mattered, though no number says how much
-    return replace(found, verdict=Verdict.UNDECIDED) if diverged and found.verdict is Verdict.HOLDS else found
+    diverged = len({row["seed"] for row in here if row["status"] == "diverged"})
+    told = [f"{max(spans):.2g} points from worst to best at most (n = {len(spans)})"] if spans else []
+    told += [f"diverged in {counted(diverged, 'seed')}"] if diverged else []
+    if not told:
+        return _nothing(here)
+    against = diverged + sum(span >= HALF_A_POINT for span in spans)  # what diverged mattered, by no number
+    seeds = diverged + len(spans)
+    decided = {0: Verdict.HOLDS, seeds: Verdict.FAILS}.get(against, Verdict.UNDECIDED)
+    return Finding("; ".join(told), decided if seeds >= ENOUGH else Verdict.TOO_FEW, here, len(spans))
 
 
 def single_record(rows: Sequence[Row]) -> Finding:

@@ -21,6 +21,14 @@ LEARNING_TOLD = {
 }
 """What the learning curves show, by its name in a run's history."""
 
+ONE_BY_ONE = {
+    "options": "Accuracy on held-out training images at the best epoch, each option alone beside plain training "
+    "(dotted).",
+    "by-heart": "Accuracy on held-out training images at the best epoch, the default (dotted) and the same with one "
+    "setting changed; by then hardly a training image is still wrong.",
+}
+"""Studies that change one setting at a time, and what their figures show."""
+
 
 def learning(material: Material) -> list[Plate]:
     """How training was chosen: the first hundred steps, learning rates, options."""
@@ -30,7 +38,7 @@ def learning(material: Material) -> list[Plate]:
         *_learning_curves(material),
         *_with_the_default(material),
         _first_try(material),
-        _options(material),
+        *(_one_by_one(material, name) for name in ONE_BY_ONE),
     ]
 
 
@@ -100,17 +108,14 @@ def _rates(material: Material) -> Plate:
     return material.plate("rates", title, words, figure, study_command(runs), runs.rows)
 
 
-def _options(material: Material) -> Plate:
-    runs = material.shown("options")
-    title = "Options of training"
-    words = (
-        "Accuracy on held-out training images at the best epoch, each option alone beside plain training (dotted). "
-        "Bars are standard deviations over the seeds."
-    )
+def _one_by_one(material: Material, name: str) -> Plate:
+    """Draw a study that changes one setting at a time, judged by held-out images."""
+    runs = material.shown(name)
+    title, words = runs.study.title, f"{ONE_BY_ONE[name]} Bars are standard deviations over the seeds."
     if not runs.rows:
-        return absent("options", title, words, runs.study)
+        return absent(name, title, words, runs.study)
     figure = curves.choices(means_of_lines(runs, held_out_points), "accuracy on held-out images (%)")
-    return material.plate("options", title, words, figure, study_command(runs), runs.rows)
+    return material.plate(name, title, words, figure, study_command(runs), runs.rows)
 
 
 def _beginning(material: Material) -> list[Plate]:

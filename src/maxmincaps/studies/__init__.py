@@ -2,8 +2,8 @@
 
 from maxmincaps.studies.beginning import BEGINNING
 from maxmincaps.studies.bounds import BOUNDS
+from maxmincaps.studies.by_heart import BY_HEART
 from maxmincaps.studies.choices import CHOICES
-from maxmincaps.studies.eight_epochs import EIGHT_EPOCHS
 from maxmincaps.studies.figure_1_architecture import ARCHITECTURE
 from maxmincaps.studies.figure_9_misclassified import MISCLASSIFIED
 from maxmincaps.studies.figures_2_to_6_inside import EVOLUTION, OUTPUTS, ROWS, TUNING
@@ -37,7 +37,7 @@ STUDIES: dict[str, Study] = {
         BEGINNING,
         RATES,
         OPTIONS,
-        EIGHT_EPOCHS,
+        BY_HEART,
         LEARNING,
         FIRST_TRY,
         MISCLASSIFIED,

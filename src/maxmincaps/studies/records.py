@@ -230,7 +230,7 @@ def how_many(rows: Sequence[Row]) -> str:
     """Say how many runs came to a result, and how many diverged or are not over yet."""
     states = Counter(row["status"] for row in rows)
     others = ", ".join(f"{states[state]} {state}" for state in ("diverged", "unfinished") if states[state])
-    return f"{states['complete']}" + (f" (and {others})" if others else "")
+    return f"{states['complete']}" + (f" and {others}" if others else "")
 
 
 def has_papers_network(row: Row) -> bool:
