@@ -7,7 +7,7 @@ from maxmincaps.analysis.claims import CLAIMS, evidence
 from maxmincaps.analysis.compare import Verdict
 from maxmincaps.report.selection import shown
 from maxmincaps.studies import STUDIES
-from maxmincaps.studies.bounds import W_AS_IT_IS
+from maxmincaps.studies.bounds import W_KEPT
 from maxmincaps.studies.study import DATASETS
 from tests.analysis.records import write_diverged, write_lengths, write_study, write_trace
 
@@ -174,7 +174,7 @@ def test_a_bound_matters_when_the_worst_value_is_half_a_point_below_the_best(tmp
 
 def test_a_bound_at_which_runs_diverged_is_not_left_out_of_the_range_that_does_not_matter(tmp_path):
     rows = write_study(tmp_path, "bounds", "full", lambda entry: 99 + 0.001 * entry.recipe.seed)
-    write_diverged(rows, *[(W_AS_IT_IS, 0.1, "mnist", seed) for seed in range(5)])
+    write_diverged(rows, *[(W_KEPT, 0.1, "mnist", seed) for seed in range(5)])
     found = by_name(rows.values())
     claim = found["upper-bound-does-not-matter"]
     assert (claim.verdict, claim.n, claim.ours) == (Verdict.FAILS, 0, "diverged in 5 seeds")
@@ -184,7 +184,7 @@ def test_a_bound_at_which_runs_diverged_is_not_left_out_of_the_range_that_does_n
 
 def test_a_bound_at_which_some_seeds_diverged_is_not_said_to_make_no_difference(tmp_path):
     rows = write_study(tmp_path, "bounds", "full", lambda entry: 99 + 0.001 * entry.recipe.seed)
-    write_diverged(rows, *[(W_AS_IT_IS, 0.01, "mnist", seed) for seed in range(2)])
+    write_diverged(rows, *[(W_KEPT, 0.01, "mnist", seed) for seed in range(2)])
     claim = by_name(rows.values())["upper-bound-does-not-matter"]
     assert (claim.verdict, claim.n) == (Verdict.UNDECIDED, 3)
 

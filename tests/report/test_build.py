@@ -41,6 +41,7 @@ TABLES = [
     "first-try",
     "literal",
     "all-runs",
+    *(f"{name}-in-numbers" for name in ("figure-7", "figure-8", "bounds", "choices")),
 ]
 
 
@@ -203,18 +204,35 @@ def test_a_run_that_stands_on_two_lines_is_counted_once_and_one_that_diverged_ap
     rows = write_study(tmp_path, "bounds", "full", lambda entry: 99)
     write_diverged(rows, ("start value", 0.1, "mnist", 0))
     plates = {plate.name: plate for plate in others(Material(list(rows.values()), STUDIES))}
-    assert plates["bounds"].budget.endswith("(runs: 44 (and 1 diverged))")
+    assert plates["bounds"].budget.endswith("(runs: 64 and 1 diverged)")
+    cells, budget = ("99.00 ± 0.00",) * 5, "20 epochs"
+    assert plates["bounds-in-numbers"].content.rows == (
+        ("MNIST", "upper bound q", *cells, "5", budget),
+        ("MNIST", "upper bound q, W kept", *cells, "5", budget),
+        ("MNIST", "start value", *cells, "5 or 4 and 1 diverged", budget),
+    )
 
 
-def test_a_choice_without_a_result_keeps_its_line(tmp_path):
-    rows = write_study(tmp_path, "choices", "small", lambda entry: 99)
-    write_diverged(rows, *[("no ReLU", None, "mnist", seed) for seed in range(2)])
-    kept = [row for (label, *_), row in rows.items() if label != "uniform couplings"]
-    (axes,) = next(p for p in others(Material(kept, STUDIES)) if p.name == "choices").content.axes
+def test_a_choice_without_a_result_keeps_its_line_and_one_with_seeds_of_its_own_is_compared_by_shared_ones(tmp_path):
+    def accuracy(entry):
+        return 99 - entry.recipe.seed - 0.5 * (entry.line.label == "reconstruction 20×")
+
+    rows = write_study(tmp_path, "choices", "small", accuracy, seeds=3)
+    write_diverged(rows, *[("no ReLU", None, "mnist", seed) for seed in range(3)])
+    kept = [
+        row
+        for (label, _, _, seed), row in rows.items()
+        if label != "uniform couplings" and (label, seed) != ("reconstruction 20×", 2)
+    ]
+    plates = {plate.name: plate for plate in others(Material(kept, STUDIES))}
+    (axes,) = plates["choices"].content.axes
     names = [label.get_text() for label in axes.get_yticklabels()]
-    assert names[0] == "default  (n = 2)"
+    assert names[0] == "default, 98.00 %  (n = 3)"
     told = {names[text.get_position()[1]]: text.get_text() for text in axes.texts}
-    assert told == {"no ReLU  (n = 0 (and 2 diverged))": "no result", "uniform couplings  (n = 0)": "not run"}
+    assert told == {"no ReLU  (n = 0 and 3 diverged)": "no result", "uniform couplings  (n = 0)": "not run"}
+    drawn = {names[line.get_ydata()[0]]: line.get_xdata()[0] for line in axes.lines if line.get_marker() == "D"}
+    assert drawn["reconstruction 20×  (n = 2)"] == pytest.approx(-0.5)
+    assert plates["choices-in-numbers"].content.rows[0][:4] == ("default", "98.00 ± 1.00", "98.00 ± 1.00", "3")
 
 
 def test_a_history_with_epochs_missing_is_wrong_input_and_costs_its_chapter_alone(tmp_path):

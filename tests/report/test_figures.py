@@ -6,7 +6,6 @@ import pytest
 from matplotlib.colors import to_hex
 
 from maxmincaps import CapsNet, load
-from maxmincaps.analysis.compare import interval
 from maxmincaps.analysis.poll import Question
 from maxmincaps.analysis.responses import tuning_of
 from maxmincaps.analysis.traces import evolution as histograms_of
@@ -45,7 +44,7 @@ def answers(pair):
 
 @pytest.mark.parametrize(("name", "line", "marker", "strongest"), [("max-min", "-", "^", 2), ("softmax", "--", "o", 0)])
 def test_max_min_is_blue_solid_with_triangles_and_softmax_orange_dashed_with_circles(name, line, marker, strongest):
-    point = curves.Point(1, 90.0, 0.5)
+    point = curves.Point(1, [89.5, 90.5])
     figure = curves.against_iterations([("MNIST", {"softmax": [point], "max-min": [point]})], "test accuracy (%)")
     drawn = lines_of(figure.axes[0])[LOOKS[name].colour]
     assert (drawn.get_linestyle(), drawn.get_marker()) == (line, marker)
@@ -60,16 +59,40 @@ def test_the_same_look_holds_in_every_figure_of_curves(answers):
         assert found == {("-", "^"), ("--", "o")}
 
 
-def test_error_bars_are_the_standard_deviation_and_a_single_run_has_none():
-    points = [curves.Point(1, 90.0, None), curves.Point(3, 91.0, 0.5)]
-    figure = curves.against_iterations([("MNIST", {"max-min": points})], "test accuracy (%)")
-    single, several = figure.axes[0].containers[0].lines[2][0].get_segments()
-    assert not np.isfinite(single).all() or not len(single)
-    assert np.diff(several[:, 1]) == pytest.approx(2 * 0.5)
+def test_a_line_joins_means_and_every_run_is_a_dot_beside_them():
+    points = [curves.Point(1, [90.0]), curves.Point(3, [91.0, 91.5])]
+    (axes,) = curves.against_iterations([("MNIST", {"max-min": points})], "test accuracy (%)").axes
+    assert axes.lines[0].get_xydata().tolist() == [[1, 90.0], [3, 91.25]]
+    dots = np.concatenate([one.get_offsets() for one in axes.collections])
+    assert dots.tolist() == [[1, 90.0], [3, 91.0], [3, 91.5]]
+    assert axes.get_legend() is None, "a line that is alone needs no name"
+
+
+def test_a_place_at_which_runs_diverged_keeps_its_tick_and_breaks_the_line():
+    points = [curves.Point(1, [90.0]), curves.Point(3, [], diverged=2), curves.Point(5, [91.0])]
+    (axes,) = curves.against_iterations([("MNIST", {"max-min": points})], "test accuracy (%)").axes
+    assert [tick.get_text() for tick in axes.get_xticklabels()] == ["1", "3", "5"]
+    assert np.isnan(axes.lines[0].get_ydata()).tolist() == [False, True, False]
+    assert [text.get_text() for text in axes.texts] == ["2 diverged"]
+
+
+def test_two_curves_that_are_equal_do_not_hide_each_other():
+    points = [curves.Point(3, [91.0])]
+    (axes,) = curves.against_iterations([("MNIST", {"softmax": points, "max-min": points})], "%").axes
+    first, second = (line.get_xdata()[0] for line in axes.lines)
+    assert 0 < second - first < 0.5
+
+
+@pytest.mark.parametrize(("values", "widest"), [([98.50, 98.51], 1), ([12.0, 99.9], 100), ([99.9, 99.95], 1)])
+def test_an_axis_of_accuracies_is_neither_too_narrow_nor_goes_beyond_all_images(values, widest):
+    (axes,) = curves.against_bound([("q", {"max-min": [curves.Point(1, values)]})], "test accuracy (%)").axes
+    low, high = axes.get_ylim()
+    assert 0.25 <= high - low <= widest
+    assert low < min(values) < max(values) < high <= 100
 
 
 def test_a_dataset_without_runs_keeps_its_panel_and_says_so():
-    panels = [("MNIST", {"max-min": [curves.Point(3, 91.0, None)]}), ("CIFAR10", {"max-min": []})]
+    panels = [("MNIST", {"max-min": [curves.Point(3, [91.0])]}), ("CIFAR10", {"max-min": []})]
     figure = curves.against_iterations(panels, "test accuracy (%)")
     assert "not run" in [text.get_text() for text in figure.axes[1].texts]
     assert "not run" not in [text.get_text() for text in figure.axes[0].texts]
@@ -119,11 +142,13 @@ def test_a_grid_of_settings_shows_every_accuracy_the_best_in_bold_and_the_named_
 
 
 def test_the_words_of_a_choice_without_runs_are_beside_the_guide_and_a_hundredth_of_a_point_looks_small():
-    figure = curves.choices([("default", interval([98.63])), ("another", interval([98.64])), ("third", "not run")])
-    low, high = figure.axes[0].get_xlim()
-    (guide,) = (line.get_xdata()[0] for line in figure.axes[0].lines if line.get_linestyle() == ":")
-    assert high - low >= 0.5
+    (axes,) = curves.beside("default", [("another", [0.01]), ("third", "not run"), ("fourth", [-40.0])], "points").axes
+    low, high = axes.get_xlim()
+    (guide,) = (line.get_xdata()[0] for line in axes.lines if line.get_linestyle() == ":")
+    assert 0.5 <= high - low <= 1, "what lies far below is told, and squeezes nothing"
     assert guide > low + 0.1 * (high - low)
+    assert [text.get_text() for text in axes.texts] == ["not run", "-40.00, outside"]
+    assert [tick.get_text() for tick in axes.get_yticklabels()] == ["default", "another", "third", "fourth"]
 
 
 def test_steep_first_epochs_leave_room_for_those_that_differ_little():
@@ -144,7 +169,7 @@ def test_test_against_training_accuracy_shows_all_but_the_steep_first_epochs_and
 
 
 def test_bounds_lie_on_a_logarithmic_axis():
-    points = [curves.Point(place, 90.0, None) for place in (0.01, 0.1, 1.0)]
+    points = [curves.Point(place, [90.0]) for place in (0.01, 0.1, 1.0)]
     assert curves.against_bound([("q", {"max-min": points})], "test accuracy (%)").axes[0].get_xscale() == "log"
 
 
@@ -243,19 +268,19 @@ def test_people_stand_beside_the_network_class_by_class():
 
 def test_drawing_leaves_matplotlibs_settings_alone(tmp_path):
     before = dict(matplotlib.rcParams)
-    save(curves.choices([("default", interval([89.9, 90.0, 90.1]))]), tmp_path, "choices")
+    save(curves.beside("default", [("another", [-0.1, 0.0, 0.1])], "points"), tmp_path, "choices")
     assert dict(matplotlib.rcParams) == before
 
 
 def test_the_same_figure_is_the_same_file(tmp_path):
     for name in ("one", "two"):
-        save(curves.choices([("default", interval([89.9, 90.0, 90.1]))]), tmp_path / name, "choices")
+        save(curves.beside("default", [("another", [-0.1, 0.0, 0.1])], "points"), tmp_path / name, "choices")
     for ending in ("png", "svg"):
         assert (tmp_path / f"one/choices.{ending}").read_bytes() == (tmp_path / f"two/choices.{ending}").read_bytes()
 
 
 def test_on_the_page_no_two_figures_share_a_name(tmp_path):
-    figure = curves.choices([("default", interval([89.9, 90.0, 90.1]))])
+    figure = curves.beside("default", [("another", [-0.1, 0.0, 0.1])], "points")
     text = save(figure, tmp_path, "choices")[1].read_text()
     first, second = (set(re.findall(r'\bid="([^"]+)"', for_page(text, prefix))) for prefix in "ab")
     assert first
@@ -263,7 +288,7 @@ def test_on_the_page_no_two_figures_share_a_name(tmp_path):
 
 
 def test_a_footnote_takes_no_room_from_the_figure(tmp_path):
-    figure = curves.choices([("default", interval([89.9, 90.0, 90.1]))])
+    figure = curves.beside("default", [("another", [-0.1, 0.0, 0.1])], "points")
     figure.draw_without_rendering()
     before = figure.axes[0].get_position().height * figure.get_figheight()
     footnote(figure, "3 epochs of 1,000 images — not the paper's budget")

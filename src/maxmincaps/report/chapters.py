@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from maxmincaps.analysis import traces
-from maxmincaps.analysis.measures import accuracies_by_epoch, best_points, gap_points, training_and_test_by_epoch
+from maxmincaps.analysis.measures import accuracies_by_epoch, training_and_test_by_epoch
 from maxmincaps.capsules.network import CapsNet
 from maxmincaps.recipe import Recipe
 from maxmincaps.report import curves, tables
@@ -13,17 +13,14 @@ from maxmincaps.report import responses as response_figures
 from maxmincaps.report import routing as routing_figures
 from maxmincaps.report.architecture import Shapes, architecture, shapes_of
 from maxmincaps.report.learning_chapter import learning
-from maxmincaps.report.material import Material, Plate, absent, study_command
+from maxmincaps.report.material import Material, Plate, absent
 from maxmincaps.report.mistakes_chapter import mnist_record
 from maxmincaps.report.selection import (
-    Shown,
-    mean,
-    means_of_lines,
     siblings,
-    title_with_mark,
     twins,
 )
 from maxmincaps.report.style import look
+from maxmincaps.report.variations_chapter import iterations, others
 from maxmincaps.studies.records import Row
 from maxmincaps.studies.study import title_of
 from maxmincaps.training.checkpoint import network_for, unfilled_network
@@ -163,45 +160,8 @@ def accuracy(material: Material) -> list[Plate]:
         material.table("Table 1", words, tables.table_1(runs, own), runs),
         material.table("Table 1 at a glance", "A line for each dataset.", tables.table_1_in_short(runs), runs),
     ]
-    plates += _iterations(material, material.shown("iterations"))
+    plates += iterations(material)
     return [*plates, *_by_epoch(material)]
-
-
-def _iterations(material: Material, runs: Shown) -> list[Plate]:
-    told = (
-        ("figure-7", "Figure 7", best_points, "test accuracy (%)", "Best test accuracy"),
-        ("figure-8", "Figure 8", gap_points, "training − test (points)", "Best training less best test accuracy"),
-    )
-    ending = " against the number of routing iterations; the bars are the sd over runs. The paper prints no numbers."
-    if not runs.rows:
-        return [absent(name, title, words + ending, runs.study) for name, title, _, _, words in told]
-    command = study_command(runs)
-    return [
-        material.plate(
-            name, title, words + ending, curves.against_iterations(_panels(runs, measure), axis), command, runs.rows
-        )
-        for name, title, measure, axis, words in told
-    ]
-
-
-def _panels(runs: Shown, measure: Callable[[Row], float]) -> list[tuple[str, dict[str, list[curves.Point]]]]:
-    """Give a panel for each dataset of the study: a curve for each normalization."""
-    lines = {line.label: line.settings["normalization"] for line in runs.study.lines}
-    values = sorted({line.value for line in runs.study.lines if line.value is not None})
-    return [
-        (
-            title_with_mark([row for row in runs.rows if row["dataset"] == dataset], dataset),
-            {name: _points(runs, dataset, label, values, measure) for label, name in lines.items()},
-        )
-        for dataset in runs.study.datasets
-    ]
-
-
-def _points(
-    runs: Shown, dataset: str, label: str, values: Sequence[float], measure: Callable[[Row], float]
-) -> list[curves.Point]:
-    found = [(value, mean(runs.of(dataset, label, value), measure)) for value in values]
-    return [curves.Point(value, point.mean, point.sd) for value, point in found if point]
 
 
 def _by_epoch(material: Material) -> list[Plate]:
@@ -241,40 +201,6 @@ def _by_epoch(material: Material) -> list[Plate]:
     return [
         material.plate(name, title, caption, figure, "maxmincaps runs", rows) for name, title, caption, figure in told
     ]
-
-
-def others(material: Material) -> list[Plate]:
-    """Table 4, bounds, choices, and the paper taken literally."""
-    names = ("normalizations", "bounds", "choices", "literal")
-    runs, bounds, choices, literal = (material.shown(name) for name in names)
-    words = "Other ways from logits to couplings, the paper's numbers beside ours."
-    recipes = "Both normalizations with our default recipe, and with the paper's words taken literally."
-    return [
-        material.table("Table 4", words, tables.table_4(runs), runs),
-        _bounds(material, bounds),
-        _choices(material, choices),
-        material.table(literal.study.title, recipes, tables.of_lines(literal, "literal"), literal),
-    ]
-
-
-def _bounds(material: Material, runs: Shown) -> Plate:
-    words = "Best test accuracy of Max-Min against its upper bound, and against the couplings' start value (log axis)."
-    if not runs.rows:
-        return absent("bounds", "Bounds and start values", words, runs.study)
-    values = sorted({line.value for line in runs.study.lines if line.value is not None})
-    dataset = runs.study.datasets[0]
-    labels = dict.fromkeys(line.label for line in runs.study.lines)
-    panels = [(label, {"max-min": _points(runs, dataset, label, values, best_points)}) for label in labels]
-    figure = curves.against_bound(panels, "test accuracy (%)")
-    return material.plate("bounds", "Bounds and start values", words, figure, study_command(runs), runs.rows)
-
-
-def _choices(material: Material, runs: Shown) -> Plate:
-    words = "Best test accuracy when one detail that papers leave open is changed, beside the default (dotted)."
-    if not runs.rows:
-        return absent("choices", "Choices", words, runs.study)
-    figure = curves.choices(means_of_lines(runs, best_points))
-    return material.plate("choices", "Choices", words, figure, study_command(runs), runs.rows)
 
 
 def everything(material: Material) -> list[Plate]:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -10,23 +11,32 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator, NullLocator
 
-from maxmincaps.analysis.compare import Interval
 from maxmincaps.report.style import FAINT, FULL_WIDTH, INK, LOOKS, PAPER, letters, look, panel_title, shades, styled
 
 COLUMNS = 3
 NARROWEST = 0.5
 """Points of accuracy that an axis spans at least: less would make much of nothing."""
+FARTHEST = 2.0
+"""Points that a choice may lie from the default and still be drawn to scale: more would squeeze all others."""
+APART = 0.12
+"""How far curves are moved from each other along the axis, so that none hides another."""
+RUNS_IN_WORDS = "Small dots are runs, the line joins their means."
+PAIRS_IN_WORDS = "Small dots are pairs of runs with the same seed, diamonds their means."
 
 
 @dataclass(frozen=True)
 class Point:
-    """The mean over some runs, in percent."""
+    """The runs at one place of the horizontal axis."""
 
     place: float
-    """Where it lies on the horizontal axis."""
-    mean: float
-    sd: float | None
-    """The sample standard deviation; None for a single run."""
+    values: Sequence[float]
+    """Of each run that came to a result, in percent."""
+    diverged: int = 0
+
+    @property
+    def mean(self) -> float:
+        """The mean over the runs; nan, which breaks a line, if none came to a result."""
+        return fmean(self.values) if self.values else math.nan
 
 
 Curves = Mapping[str, Sequence[Point]]
@@ -35,23 +45,21 @@ Curves = Mapping[str, Sequence[Point]]
 
 @styled
 def against_iterations(panels: Sequence[tuple[str, Curves]], measure: str) -> Figure:
-    """Draw one panel a dataset: the measure against the number of routing iterations, with the sd as error bars."""
-    return _panels(panels, measure, "routing iterations", logarithmic=False)
+    """Draw one panel a dataset: the measure against the number of routing iterations."""
+    figure, grid = _grid([title for title, _ in panels], measure, "routing iterations")
+    for axes, (_, curves) in zip(grid.flat, panels, strict=False):
+        _curves(axes, curves, APART)
+    _one_legend(grid)
+    return figure
 
 
 @styled
 def against_bound(panels: Sequence[tuple[str, Curves]], measure: str) -> Figure:
     """Draw one panel a varied setting: accuracy against its value, on a logarithmic axis."""
-    return _panels(panels, measure, "value", logarithmic=True)
-
-
-def _panels(panels: Sequence[tuple[str, Curves]], measure: str, across: str, logarithmic: bool) -> Figure:
-    figure, grid = _grid([title for title, _ in panels], measure, across)
+    figure, grid = _grid([title for title, _ in panels], measure, "value")
     for axes, (_, curves) in zip(grid.flat, panels, strict=False):
-        if logarithmic:
-            axes.set_xscale("log")
-            axes.xaxis.set_minor_locator(NullLocator())
-            axes.sharey(grid.flat[0])
+        axes.set_xscale("log")
+        axes.xaxis.set_minor_locator(NullLocator())
         _curves(axes, curves)
     _one_legend(grid)
     return figure
@@ -74,30 +82,34 @@ def _grid(titles: Sequence[str], measure: str, across: str) -> tuple[Figure, np.
     return figure, grid
 
 
-def _curves(axes: Axes, curves: Curves) -> None:
+def _curves(axes: Axes, curves: Curves, apart: float = 0.0) -> None:
+    """Draw the mean of the runs at each place, and each run beside it as a dot."""
     if not any(curves.values()):
         _not_run(axes)
         return
-    for name, points in curves.items():
-        this = look(name)
-        axes.errorbar(
-            [point.place for point in points],
-            [point.mean for point in points],
-            yerr=[_bar(point) for point in points],
-            fmt=this.marker + this.line,
-            color=this.colour,
-            label=this.label,
-            capsize=2.5,
-            elinewidth=0.9,
-        )
+    for number, (name, points) in enumerate(curves.items()):
+        this, aside = look(name), apart * (number - (len(curves) - 1) / 2)
+        places, means = [point.place + aside for point in points], [point.mean for point in points]
+        axes.plot(places, means, this.line, marker=this.marker, color=this.colour, label=this.label)
+        for place, point in zip(places, points, strict=True):
+            axes.scatter([place] * len(point.values), point.values, s=4, color=this.colour, alpha=0.5, linewidths=0)
+            if point.diverged:
+                words, where = f"{point.diverged} diverged", axes.get_xaxis_transform()
+                axes.text(place, 0.03, words, transform=where, color=this.colour, rotation=90, ha="center", fontsize=6)
     places = sorted({point.place for points in curves.values() for point in points})
     axes.set_xticks(places, [f"{place:g}" for place in places])
-    axes.margins(x=0.08, y=0.15)
+    axes.margins(x=0.08)
+    axes.set_ylim(_room([value for points in curves.values() for point in points for value in point.values]))
 
 
-def _bar(point: Point | Interval) -> float:
-    """Give the length of an error bar; a single run has none."""
-    return math.nan if point.sd is None else point.sd
+def _room(values: Sequence[float]) -> tuple[float, float] | None:
+    """Give where an axis of these values begins and ends: not too narrow, and not above 100 %."""
+    if not values:
+        return None
+    low, high = min(values), max(values)
+    short = max(0.0, NARROWEST - (high - low)) / 2
+    room = short + 0.08 * (high - low + 2 * short)
+    return low - room, min(high + room, 100.0) if high < 100 else high + room
 
 
 def _not_run(axes: Axes) -> None:
@@ -107,38 +119,45 @@ def _not_run(axes: Axes) -> None:
 
 
 def _one_legend(grid: np.ndarray) -> None:
-    """Name each line once, in the same order whichever panels have it: in the first empty cell, or the first panel."""
+    """Name each line once, in the same order whichever panels have it: in the first empty cell, or the first panel.
+
+    A line that is alone in all of them needs no name.
+    """
     found = {
         label: handle for axes in grid.flat for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
     }
     order = [*(this.label for this in LOOKS.values()), *found]
     named = {label: found[label] for label in sorted(found, key=order.index)}
     empty = [axes for axes in grid.flat if not axes.axison]
-    if named and empty:
-        empty[0].legend(named.values(), named.keys(), loc="center", handlelength=3.2)
-    elif named:
-        grid.flat[0].legend(named.values(), named.keys(), loc="best", handlelength=3.2)
+    if len(named) > 1:
+        axes, place = (empty[0], "center") if empty else (grid.flat[0], "best")
+        axes.legend(named.values(), named.keys(), loc=place, handlelength=3.2)
 
 
 @styled
-def choices(points: Sequence[tuple[str, Interval | str]], measure: str = "test accuracy (%)") -> Figure:
-    """Draw one line a choice: its accuracy and sd, or why it has none; the first one's is a guide through all."""
-    figure = Figure(figsize=(FULL_WIDTH, 0.75 + 0.3 * len(points)))
+def beside(reference: str, lines: Sequence[tuple[str, Sequence[float] | str]], measure: str) -> Figure:
+    """Draw how far each line lies from a reference: each pair of runs a dot, their mean a diamond, or why it has none.
+
+    What lies so far off that it would squeeze the others stands in words at its side.
+    """
+    figure = Figure(figsize=(FULL_WIDTH, 0.75 + 0.3 * (len(lines) + 1)))
     axes = figure.subplots()
-    for row, (_, point) in enumerate(points):
-        if isinstance(point, str):
-            axes.text(0.01, row, point, transform=axes.get_yaxis_transform(), va="center", color=FAINT)
+    colour = LOOKS["max-min"].colour
+    axes.plot([0], [0], "^", color=colour)
+    axes.axvline(0, color=colour, linewidth=0.7, linestyle=":")
+    drawn = [0.0]
+    for row, (_, found) in enumerate(lines, 1):
+        if isinstance(found, str) or abs(fmean(found)) > FARTHEST:
+            words = found if isinstance(found, str) else f"{fmean(found):+.2f}, outside"
+            axes.text(0.01, row, words, transform=axes.get_yaxis_transform(), va="center", color=FAINT)
             continue
-        colour = INK if row else LOOKS["max-min"].colour
-        axes.errorbar(point.mean, row, xerr=_bar(point), fmt="D" if row else "^", color=colour, capsize=2.5)
-        if not row:
-            axes.axvline(point.mean, color=colour, linewidth=0.7, linestyle=":")
-    low, high = axes.get_xlim()
-    short = max(0.0, NARROWEST - (high - low)) / 2
-    width = high - low + 2 * short
-    axes.set_xlim(low - short - 0.1 * width, high + short)  # the tenth is for words, which no guide may cross
-    axes.set_yticks(range(len(points)), [name for name, _ in points])
-    axes.set_ylim(len(points) - 0.4, -0.6)
+        axes.scatter(found, [row] * len(found), s=6, color=INK, alpha=0.5, linewidths=0)
+        axes.plot([fmean(found)], [row], "D", color=INK, markersize=4)
+        drawn += found
+    low, high = _room(drawn) or (0.0, 0.0)
+    axes.set_xlim(low - 0.14 * (high - low), high)  # room for words, which no guide may cross
+    axes.set_yticks(range(len(lines) + 1), [reference, *(name for name, _ in lines)])
+    axes.set_ylim(len(lines) + 0.6, -0.6)
     axes.set_xlabel(measure)
     axes.grid(axis="x")
     axes.spines["left"].set_visible(False)

@@ -4,11 +4,11 @@ from itertools import product
 from pathlib import Path
 
 from maxmincaps.analysis.compare import complete
-from maxmincaps.analysis.measures import accuracies_by_epoch, held_out_points, percent_by_epoch
+from maxmincaps.analysis.measures import held_out_points, percent_by_epoch
 from maxmincaps.report import curves, tables
 from maxmincaps.report.beginning import COLUMNS, Curve, first_steps
 from maxmincaps.report.material import Material, Plate, absent, study_command
-from maxmincaps.report.selection import Shown, mean, means_of_lines
+from maxmincaps.report.selection import Shown, beside_the_first, mean
 from maxmincaps.studies import rates
 from maxmincaps.studies.beginning import DEFAULT, FACTORS, factors, label
 from maxmincaps.studies.study import NAMES
@@ -22,10 +22,9 @@ LEARNING_TOLD = {
 """What the learning curves show, by its name in a run's history."""
 
 ONE_BY_ONE = {
-    "options": "Accuracy on held-out training images at the best epoch, each option alone beside plain training "
-    "(dotted).",
-    "by-heart": "Accuracy on held-out training images at the best epoch, the default (dotted) and the same with one "
-    "setting changed; by then hardly a training image is still wrong.",
+    "options": "each option alone, less that of plain training.",
+    "by-heart": "the default with one setting changed, less that of the default; by then hardly a training image is "
+    "still wrong.",
 }
 """Studies that change one setting at a time, and what their figures show."""
 
@@ -64,7 +63,7 @@ def _learning_curves(material: Material) -> list[Plate]:
         for measure in LEARNING_TOLD
     }
     figure = curves.by_epoch([(title, told[measure]) for measure, title in LEARNING_TOLD.items()], measure="%")
-    named = {NAMES[name]: histories for name, histories in told["test_accuracy"].items()}
+    named = {NAMES[name]: rows for name, rows in found.items()}
     return [
         material.plate("learning", title, words, figure, study_command(runs), runs.rows),
         material.table(title, "The same in numbers.", tables.by_epoch(named, "learning-by-epoch"), runs),
@@ -74,8 +73,8 @@ def _learning_curves(material: Material) -> list[Plate]:
 def _with_the_default(material: Material) -> list[Plate]:
     """Give Table 4's runs, which are of the default recipe, after each epoch."""
     runs = material.shown("normalizations")
-    found = {line.label: complete(runs.of(runs.study.datasets[0], line.label)) for line in runs.study.lines}
-    named = {label: [accuracies_by_epoch(row) for row in rows] for label, rows in found.items() if rows}
+    lines = {line.label: runs.of(runs.study.datasets[0], line.label) for line in runs.study.lines}
+    named = {label: rows for label, rows in lines.items() if rows}
     words = "The runs of Table 4, which have the default recipe and its moving average, after each epoch."
     title, table = "With the default recipe, epoch by epoch", tables.by_epoch(named, "default-by-epoch")
     return [material.table(title, words, table, runs)] if named else []
@@ -111,10 +110,11 @@ def _rates(material: Material) -> Plate:
 def _one_by_one(material: Material, name: str) -> Plate:
     """Draw a study that changes one setting at a time, judged by held-out images."""
     runs = material.shown(name)
-    title, words = runs.study.title, f"{ONE_BY_ONE[name]} Bars are standard deviations over the seeds."
+    title = runs.study.title
+    words = f"Accuracy on held-out training images at the best epoch: {ONE_BY_ONE[name]} {curves.PAIRS_IN_WORDS}"
     if not runs.rows:
         return absent(name, title, words, runs.study)
-    figure = curves.choices(means_of_lines(runs, held_out_points), "accuracy on held-out images (%)")
+    figure = curves.beside(*beside_the_first(runs, held_out_points), "difference in held-out accuracy (points)")
     return material.plate(name, title, words, figure, study_command(runs), runs.rows)
 
 

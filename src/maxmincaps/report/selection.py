@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from maxmincaps.analysis.compare import Interval, complete, interval
+from maxmincaps.analysis.compare import Interval, complete, interval, paired
 from maxmincaps.recipe import IDENTITY, Recipe
 from maxmincaps.report.table import NO_RESULT, NOT_RUN
 from maxmincaps.studies.records import (
@@ -20,6 +20,7 @@ from maxmincaps.studies.study import DATASETS, Study, title_of
 
 PAIRED = ("softmax", "max-min")
 NOT_PAPER = "not the paper's budget"
+NO_PARTNER = "nothing to compare it with"
 
 
 @dataclass(frozen=True)
@@ -64,10 +65,23 @@ def mean(rows: Iterable[Row], measure: Callable[[Row], float]) -> Interval | Non
     return interval(measure(row) for row in complete(rows))
 
 
-def means_of_lines(runs: Shown, measure: Callable[[Row], float]) -> list[tuple[str, Interval | str]]:
-    """Give the mean of each line of a study with one dataset, or why there is none; its name says how many runs."""
-    found = [(line.label, runs.of(runs.study.datasets[0], line.label)) for line in runs.study.lines]
-    return [(f"{label}  (n = {how_many(rows)})", mean(rows, measure) or missing(rows)) for label, rows in found]
+def beside_the_first(
+    runs: Shown, measure: Callable[[Row], float]
+) -> tuple[str, list[tuple[str, Sequence[float] | str]]]:
+    """Name the first line of a study with one dataset, and give how far from it each other lies, seed by seed.
+
+    A name says how many runs there are; where there is no pair of runs, words say why.
+    """
+    reference, *others = (line.label for line in runs.study.lines)
+    (dataset,) = runs.study.datasets
+    found = mean(runs.of(dataset, reference), measure)
+    lines: list[tuple[str, Sequence[float] | str]] = []
+    for label in others:
+        own = runs.of(dataset, label)
+        apart = paired(runs.rows, measure, label, reference)
+        lines.append((f"{label}  (n = {how_many(own)})", apart or (NO_PARTNER if complete(own) else missing(own))))
+    told = f"{reference}, {found.mean:.2f} %" if found else reference
+    return f"{told}  (n = {how_many(runs.of(dataset, reference))})", lines
 
 
 def missing(rows: Sequence[Row]) -> str:

@@ -1,12 +1,12 @@
 """Tables 1, 2 and 4: ours beside the paper's, each number with its runs and its budget. (Table 3 is in poll.py.)"""
 
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import groupby
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import groupby, product
 from typing import Any
 
 from maxmincaps.analysis.claims import Evidence
 from maxmincaps.analysis.compare import Interval, complete, interval
-from maxmincaps.analysis.measures import best_points, final_points
+from maxmincaps.analysis.measures import accuracies_by_epoch, best_points, final_points
 from maxmincaps.analysis.vote import MODELS, spread, vote, voters
 from maxmincaps.recipe import IDENTITY
 from maxmincaps.report.selection import (
@@ -116,19 +116,52 @@ def of_lines(runs: Shown, name: str) -> Table:
     )
 
 
-def by_epoch(histories: Mapping[str, Sequence[Sequence[float]]], name: str) -> Table:
-    """Give the mean accuracy after each epoch, a line for each normalization, by its label."""
+def by_epoch(lines: Mapping[str, Sequence[Row]], name: str) -> Table:
+    """Give the mean test accuracy after each epoch, a line for each normalization, by its label."""
+    histories = {label: [accuracies_by_epoch(row) for row in complete(rows)] for label, rows in lines.items()}
     epochs = max((len(own) for found in histories.values() for own in found), default=0)
-    lines = [
-        (label, *(_with_sd(interval(at), "") for at in zip(*found, strict=True)), str(len(found)))
-        for label, found in histories.items()
-    ]
     return Table(
         name=name,
         caption="Test accuracy after each epoch (%).",
         columns=("Normalization", *map(str, range(1, epochs + 1)), "n"),
-        rows=tuple(lines),
+        rows=tuple(
+            (
+                label,
+                *(_with_sd(interval(at), "") for at in zip(*found, strict=True)),
+                *(missing(lines[label]),) * (0 if found else epochs),
+                how_many(lines[label]),
+            )
+            for label, found in histories.items()
+        ),
         notes=(SD_NOTE,),
+    )
+
+
+def along(runs: Shown, name: str, caption: str, across: str, measure: Callable[[Row], float]) -> Table:
+    """Give the points of a study's curves: a line for each that has any, a column for each value that has runs."""
+    values = sorted({row["value"] for row in runs.rows})
+    labels = dict.fromkeys(line.label for line in runs.study.lines)
+    found = {
+        (dataset, label): [runs.of(dataset, label, value) for value in values]
+        for dataset, label in product(runs.study.datasets, labels)
+    }
+    return Table(
+        name=name,
+        caption=caption,
+        columns=("Dataset", "Line", *(f"{across}{value:g}" for value in values), "n", "Our budget"),
+        rows=tuple(
+            (
+                title_with_mark([row for rows in points for row in rows], dataset),
+                label,
+                *(_with_sd(mean(rows, measure), "", missing(rows)) for rows in points),
+                " or ".join(dict.fromkeys(how_many(rows) for rows in points if rows)),
+                budgets(row for rows in points for row in rows),
+            )
+            for (dataset, label), points in found.items()
+            if any(points)
+        ),
+        notes=(SD_NOTE,),
+        words=("Line", "Our budget"),
     )
 
 

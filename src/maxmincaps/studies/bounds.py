@@ -20,7 +20,7 @@ from maxmincaps.studies.table_1_datasets import MINUTE, UNSTATED
 VALUES = (0.01, 0.03, 0.1, 0.3, 1.0)
 
 
-Q, W_AS_IT_IS, START = "upper bound q", "upper bound q, W as for q = 1", "start value"
+Q, W_KEPT, START = "upper bound q", "upper bound q, W kept", "start value"
 """What is varied, by the names of the lines."""
 
 
@@ -30,7 +30,7 @@ def _settings(label: str, value: float) -> dict[str, Any]:
     if label == START:
         return {"start": value}
     sigma, rate = BY_RULE["max-min"]
-    return {"high": value, **({"vote_sigma": sigma, "vote_rate": rate} if label == W_AS_IT_IS else {})}
+    return {"high": value, **({"vote_sigma": sigma, "vote_rate": rate} if label == W_KEPT else {})}
 
 
 BOUNDS = Study(
@@ -42,7 +42,7 @@ BOUNDS = Study(
     lines=tuple(
         Line(label, {"normalization": "max-min", **_settings(label, value)}, value)
         for value in VALUES
-        for label in (Q, W_AS_IT_IS, START)
+        for label in (Q, W_KEPT, START)
     ),
     scales={
         "paper": (Budget(epochs=50, seeds=5),),
