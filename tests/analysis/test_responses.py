@@ -1,5 +1,6 @@
 """Figures 5, 6 and 9 and the vote, from lengths that are known."""
 
+from dataclasses import replace
 from itertools import combinations
 
 import pytest
@@ -109,6 +110,8 @@ def test_the_spread_is_over_every_three():
 def test_models_of_different_images_cannot_vote():
     with pytest.raises(InputError, match="tested on the same images"):
         vote([model(1, labels=[1]), model(1, labels=[0])])
+    with pytest.raises(InputError, match="tested on the same images"):
+        vote([model(1, labels=[1]), replace(model(1, labels=[1]), classes=("ant", "bee", "fly", "wasp"))])
     with pytest.raises(InputError, match="at least one"):
         vote([])
     with pytest.raises(InputError, match="no rule is called 'loudest'"):

@@ -195,6 +195,46 @@ def test_a_normalization_of_ones_own_that_is_not_finite_is_refused():
         RoutedCapsules(8, 3, normalization=Normalization(lambda logits: logits / 0))
 
 
+def test_a_normalization_of_ones_own_that_changes_the_logits_is_refused():
+    """The next iteration adds to them."""
+
+    def in_place(logits):
+        logits -= logits.amin(dim=-1, keepdim=True)
+        return logits
+
+    with pytest.raises(InputError, match="expected to leave the logits as they are"):
+        RoutedCapsules(8, 3, normalization=Normalization(in_place))
+
+
+def test_a_normalization_of_ones_own_may_make_tensors_wherever_the_network_is_built():
+    halved = Normalization(lambda logits: logits.softmax(-1) * torch.tensor(0.5))
+    with torch.device("meta"):
+        layer = RoutedCapsules(8, 3, normalization=halved)
+    assert layer.sigma == RoutedCapsules(8, 3, normalization=halved).sigma
+
+
+def test_a_normalization_with_parameters_is_learnt_moved_and_saved_with_its_layer():
+    class Tempered(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.temperature = torch.nn.Parameter(torch.ones(()))
+
+        def forward(self, logits):
+            return (logits / self.temperature).softmax(dim=-1)
+
+    layer = RoutedCapsules(8, 3, normalization=Normalization(Tempered()), full_backpropagation=True).double()
+    layer(torch.rand(2, 8, 8, dtype=torch.float64)).square().sum().backward()
+    (name,) = (name for name, _ in layer.named_parameters() if name.endswith("temperature"))
+    assert layer.get_parameter(name).dtype == torch.float64
+    assert layer.get_parameter(name).grad != 0
+    assert name in layer.state_dict()
+
+
+def test_a_built_in_function_has_no_settings_to_set():
+    with pytest.raises(InputError, match="no 'high' to set; it has no settings"):
+        Normalization(torch.sigmoid).having(high=0.5)
+
+
 def test_the_couplings_start_where_the_paper_says():
     starts = {name: each.start_for(10) for name, each in NORMALIZATIONS.items()}
     assert starts.pop("softmax") == 0.1

@@ -109,6 +109,26 @@ def test_a_state_without_capsules_is_refused():
         network_from_weights(nn.Linear(2, 2).state_dict())
 
 
+@pytest.mark.parametrize("name", ["capsules.norm.running_mean", "head.weight", "digits.bias"])
+def test_weights_that_have_no_place_in_a_capsnet_are_named_and_not_dropped(name):
+    state = {**Textbook("types").state_dict(), name: torch.zeros(CLASSES, POSE)}
+    with pytest.raises(InputError, match=f"have '{name}' too, for which there is no place"):
+        network_from_weights(state, **SIZES)
+
+
+def test_a_bias_of_the_classes_is_taken_where_routing_has_one():
+    bias = torch.rand(CLASSES, POSE)
+    state = {**Textbook("types").state_dict(), "digits.b": bias[None]}
+    assert network_from_weights(state, **SIZES, routing_bias=True).digits.bias.equal(bias)
+
+
+def test_convolutions_of_unequal_shapes_are_no_capsules():
+    state = Textbook("32 convolutions").state_dict()
+    state["capsules.1.weight"] = torch.zeros(PART, CHANNELS, 5, 5)
+    with pytest.raises(InputError, match="expected convolutions of one shape in PrimaryCaps"):
+        network_from_weights(state, **SIZES)
+
+
 def test_capsules_of_neighbouring_places_are_not_saved_as_if_they_were_ours(tmp_path):
     network = network_from_weights(Textbook("flat").state_dict(), **SIZES, primary="flat")
     with pytest.raises(InputError, match="neighbouring places"):

@@ -29,6 +29,16 @@ def test_layers_compile_into_one_graph_with_the_same_answers_and_gradients(setti
         torch.testing.assert_close(one.grad, other.grad)
 
 
+def test_compiled_routing_keeps_the_precision_of_its_weights_under_autocast():
+    torch.manual_seed(0)
+    network = stacked().eval()
+    compiled = torch.compile(network, fullgraph=True, backend="eager")
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        answer = compiled(images := torch.rand(3, 3, 12, 9))
+        assert answer.dtype == torch.float32
+        torch.testing.assert_close(answer, network(images))
+
+
 def test_the_whole_network_compiles_for_any_number_of_images():
     network = CapsNet(conv_channels=4, types=2, part_pose=4, class_pose=4, decoder=(8,)).eval()
     compiled = torch.compile(network, fullgraph=True, dynamic=True, backend="aot_eager")

@@ -89,7 +89,7 @@ def test_the_first_steps_are_described_and_the_watching_changes_nothing(whole, t
     watched = fit(tiny(watch=4), tmp_path / "run")
     lines = [json.loads(line) for line in watched.read("steps.jsonl").splitlines()]
     assert equal_bits(watched, whole)
-    assert len(lines) == 4
+    assert [line["step"] for line in lines] == [1, 2, 3, 4]
     assert lines[0]["gradients"].keys() == {"conv1", "primary", "votes", "decoder"}
     assert all(0 < line["class_length"] < line["longest_class_length"] < 1 for line in lines)
     assert all(0 <= low <= middle <= high <= 1 for line in lines for low, middle, high in [line["couplings"]])

@@ -58,7 +58,7 @@ def test_an_epoch_of_nothing_but_skipped_steps_ends_the_run_as_diverged(explodin
 def test_of_a_watched_run_the_steps_that_were_skipped_are_left_out(exploding, tiny, tmp_path):
     record = fit(tiny(normalization=exploding, non_finite="skip", watch=6), tmp_path / "run")
     assert record.result["skipped_steps"] == 1
-    assert len(record.steps) == 5
+    assert [step["step"] for step in record.steps] == [1, 3, 4, 5, 6]
     assert all(math.isfinite(step["loss"]) for step in record.steps)
 
 

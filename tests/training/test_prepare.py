@@ -1,6 +1,7 @@
 """What a training starts with: initial values, and how fast each layer learns at each step."""
 
 import pytest
+import torch
 
 from maxmincaps import CapsNet
 from maxmincaps.data.images import splits
@@ -48,3 +49,20 @@ def test_w_moves_the_further_the_smaller_the_couplings_are_that_it_acts_through(
     assert rates(tiny(normalization="uniform"))["votes"] == 1
     assert rates(tiny(normalization="softmax"))["votes"] == pytest.approx(10)
     assert rates(tiny())["votes"] == pytest.approx(2.5, rel=0.01)
+
+
+@pytest.mark.parametrize("default", [torch.device("meta"), torch.float64])
+def test_a_users_defaults_decide_nothing_of_a_network(tiny, default):
+    recipe = tiny()
+    images = splits(recipe).train
+    expected = initial_network(recipe, images)
+    before = torch.get_default_dtype()
+    (torch.set_default_dtype if isinstance(default, torch.dtype) else torch.set_default_device)(default)
+    try:
+        found = initial_network(recipe, images)
+    finally:
+        torch.set_default_dtype(before)
+        torch.set_default_device(None)
+    for name, weight in found.state_dict().items():
+        assert (weight.dtype, weight.device.type) == (torch.float32, "cpu")
+        assert isinstance(default, torch.dtype) or weight.equal(expected.state_dict()[name])

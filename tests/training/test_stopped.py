@@ -109,7 +109,7 @@ def test_a_run_does_not_go_on_with_other_images_than_it_began_with(tiny, tmp_pat
     record = stopped(recipe, tmp_path / "run", 2)
     told = record.data
     write_images()
-    with pytest.raises(InputError, match="was begun on other images than"):
+    with pytest.raises(InputError, match="was trained on other images than"):
         fit(recipe, tmp_path / "run", resume=True)
     assert record.data == told
 

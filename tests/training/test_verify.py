@@ -3,15 +3,30 @@
 import json
 import shutil
 
+import numpy as np
 import pytest
 
 from maxmincaps import InputError, fit
 from maxmincaps.training.checkpoint import load_tensors, save_tensors
-from maxmincaps.training.verify import verified
+from maxmincaps.training.verify import measured_again, verified
 
 
 def test_a_record_is_verified_by_loading_and_measuring_again(whole):
     assert len(list(verified(whole.folder))) == 5
+
+
+def test_a_network_is_not_measured_again_on_images_that_have_come_since(tiny, tmp_path):
+    """Of a folder that is divided again, images that the network was trained on would be test images."""
+    images = np.random.default_rng(0).integers(0, 256, (40, 24, 24), dtype=np.uint8)
+    own = tmp_path / "own.npz"
+    np.savez(own, images=images, labels=np.arange(40) % 2)
+    sizes = {"train_images": None, "test_images": None, "crop": 0}
+    record = fit(tiny(dataset=str(own), epochs=1, batch_size=16, **sizes), tmp_path / "run")
+    assert measured_again(record.folder)[1] == record.data["test_images"]
+    np.savez(own, images=images[:-5], labels=np.arange(35) % 2)
+    for ask in (lambda: measured_again(record.folder), lambda: list(verified(record.folder))):
+        with pytest.raises(InputError, match=r"run: was trained on other images than .* has now"):
+            ask()
 
 
 def test_predictions_that_are_not_one_for_each_label_do_not_pass_verification(tiny, tmp_path):
@@ -22,6 +37,16 @@ def test_predictions_that_are_not_one_for_each_label_do_not_pass_verification(ti
         save_tensors(path, {**tensors, "predictions": tensors["predictions"][:kept]}, note)
         with pytest.raises(InputError, match=rf"lengths\.safetensors: expected .*, found .*\({kept},\)"):
             list(verified(record.folder))
+
+
+def test_a_record_with_one_kind_of_weights_says_which(whole, tmp_path):
+    copy = shutil.copytree(whole.folder, tmp_path / "copy")
+    (copy / "best.safetensors").unlink()
+    with pytest.raises(InputError, match=r"no such file; the record has last\.safetensors \(--weights last\)"):
+        measured_again(copy)
+    (copy / "last.safetensors").unlink()
+    with pytest.raises(InputError, match="records are shared without weights"):
+        measured_again(copy)
 
 
 def test_a_false_result_does_not_pass_verification(whole, tmp_path):

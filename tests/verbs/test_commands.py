@@ -69,6 +69,8 @@ def test_train_evaluate_runs_and_verify_tell_one_story(command, tmp_path):
     assert "softmax" in command("runs", tmp_path / "runs")[1]
     _, shown = command("runs", tmp_path / "runs", "--sql", "select epochs + 40 from runs where status = 'complete'")
     assert "42" in shown
+    _, shown = command("runs", tmp_path / "runs", "--sql", "select * from runs")
+    assert re.search(r"normalization\W+softmax", shown), "too wide for a table: a line for each value"
 
 
 def test_one_epoch_of_one_step_is_told_in_the_singular_and_every_share_in_one_form(command, tiny, tmp_path):

@@ -60,5 +60,5 @@ def _refuse_strangers(models: Sequence[Responses]) -> None:
     if not models:
         raise InputError("a vote needs at least one run")
     for model in models[1:]:
-        if model.lengths.shape != models[0].lengths.shape or not torch.equal(model.labels, models[0].labels):
+        if model.classes != models[0].classes or not torch.equal(model.labels, models[0].labels):
             raise InputError("a vote needs runs that were tested on the same images")

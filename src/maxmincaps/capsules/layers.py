@@ -89,6 +89,8 @@ class RoutedCapsules(nn.Module):
     ) -> None:
         super().__init__()
         self.normalization = normalization_of(normalization)
+        if isinstance(self.normalization.function, nn.Module):  # its parameters are learnt, moved and saved with ours
+            self.learnt_normalization = self.normalization.function
         self.iterations, self.full_backpropagation = iterations, full_backpropagation
         self.weights = nn.Parameter(torch.empty(children, parents, pose, part_pose))
         self.bias = nn.Parameter(torch.zeros(parents, pose)) if bias else None
@@ -113,18 +115,21 @@ class RoutedCapsules(nn.Module):
     def typical_couplings(self) -> Couplings:
         """Give the couplings of the last iteration, for logits of ordinary size: what W is multiplied by in effect."""
         parents = self.weights.shape[1]
-        first = torch.tensor([self.normalization.start_for(parents)], device="cpu")
-        generator = torch.Generator().manual_seed(0)
-        last = self.normalization(torch.randn(1000, parents, generator=generator, device="cpu").abs())
+        with torch.device("cpu"):  # wherever the network is being built: a normalization may make tensors of its own
+            first = torch.tensor([self.normalization.start_for(parents)])
+            logits = torch.randn(1000, parents, generator=torch.Generator().manual_seed(0)).abs()
+            last = self.normalization(given := logits.clone())
         if not last.isfinite().all():
             raise InputError("the normalization was expected to give finite couplings for finite logits, and did not")
+        if not given.equal(logits):
+            raise InputError("the normalization was expected to leave the logits as they are, and changed them")
         # The couplings of a lone parent may all be zero, as equal logits give Max-Min's lower bound.
         return last if self.iterations > 1 and last.any() else first
 
     def votes(self, parts: Parts) -> VoteProducts:
         """Give the votes of all children, for `routing_steps`, with gradients through all that is asked of them."""
         parts = parts.to(self.weights.dtype)
-        if self.iterations == 1 or torch.compiler.is_compiling():
+        if self.iterations == 1 or _is_recorded():
             return UnformedVotes(parts, self.weights)
         return HeldVotes(
             einsum(self.weights, parts, "child parent pose part, batch child part -> batch child parent pose")
@@ -141,7 +146,7 @@ class RoutedCapsules(nn.Module):
 
     def _steps(self, parts: Parts, only_last: bool) -> Iterator[RoutingStep]:
         # Routing waits for memory, not for arithmetic: under autocast it keeps the weights' precision.
-        if self.full_backpropagation or self.iterations == 1 or torch.compiler.is_compiling():
+        if self.full_backpropagation or self.iterations == 1 or _is_recorded():
             with _without_autocast(parts.device.type):
                 steps = list(self._routing(self.votes(parts)))
             yield from steps
@@ -171,11 +176,16 @@ class RoutedCapsules(nn.Module):
         return f"children={children}×{part}, parents={parents}×{pose}, iterations={self.iterations}"
 
 
+def _is_recorded() -> bool:
+    """Tell whether somebody writes down what is computed, for any batch: then it has to be plain operators."""
+    return torch.compiler.is_compiling() or torch.jit.is_tracing()
+
+
 def _without_autocast(device: str) -> AbstractContextManager:
     """Keep the weights' precision; on a device that has no autocast, such as `meta`, nothing else is there.
 
-    Who records a program cannot record this, and records none of autocast either.
+    Who exports a program cannot export this, and exports none of autocast either.
     """
-    if torch.compiler.is_compiling() or not torch.amp.is_autocast_available(device):
+    if torch.compiler.is_exporting() or not torch.amp.is_autocast_available(device):
         return nullcontext()
     return torch.autocast(device, enabled=False)

@@ -103,7 +103,7 @@ class Normalization:
     def having(self, start: float | None = None, **settings: float | None) -> "Normalization":
         """Give the same normalization with another start value or other settings; None leaves a setting alone."""
         settings = {name: value for name, value in settings.items() if value is not None}
-        taken = list(inspect.signature(self.function).parameters)[1:] if self.function and settings else []
+        taken = _settings_of(self.function) if self.function and settings else []
         for name in settings:
             if name not in taken:
                 raise InputError(
@@ -111,6 +111,13 @@ class Normalization:
                 )
         changed = replace(self, function=partial(self.function, **settings)) if self.function and settings else self
         return changed if start is None else replace(changed, start=start)
+
+
+def _settings_of(function: Callable[..., Couplings]) -> list[str]:
+    try:
+        return list(inspect.signature(function).parameters)[1:]
+    except ValueError:  # of a built-in function, such as torch.sigmoid
+        return []
 
 
 # Functions with names, as a network with a lambda in it cannot be pickled.

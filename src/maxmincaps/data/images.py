@@ -157,7 +157,7 @@ def coloured(images: ImageSet, grey: bool | None) -> ImageSet:
         return images
     if not grey:
         return replace(images, images=images.images.repeat(1, 3, 1, 1))
-    luma = torch.tensor(LUMA)[:, None, None]
+    luma = torch.tensor(LUMA, device=images.images.device)[:, None, None]
     # Piece by piece, as floats of all images at once would take four times the memory of the set.
     pieces = [(piece * luma).sum(1, keepdim=True).round().to(torch.uint8) for piece in images.images.split(4096)]
     return replace(images, images=torch.cat(pieces))

@@ -25,8 +25,9 @@ def samples(images: ImageSet, per_class: int) -> list[ImageSet]:
     return [images.take(torch.nonzero(images.labels == label)[:per_class, 0]) for label in range(len(images.classes))]
 
 
-def save_samples(images: ImageSet, path: Path, per_class: int = 10) -> None:
-    """Draw the first images of each class, a row a class, and write the picture."""
+def save_samples(images: ImageSet, path: Path, per_class: int = 10) -> Path:
+    """Draw the first images of each class, a row a class, and write the picture, as a .png where no ending is named."""
+    path = path if path.suffix else path.with_suffix(".png")
     if per_class < 1:
         raise InputError(f"per_class: expected 1 or more, found {per_class}")
     figure = draw_samples(images, per_class)
@@ -34,6 +35,7 @@ def save_samples(images: ImageSet, path: Path, per_class: int = 10) -> None:
         figure.savefig(path, dpi=150)
     except (OSError, ValueError) as error:
         raise InputError(f"{path}: cannot be written ({error})") from None
+    return path
 
 
 def draw_samples(images: ImageSet, per_class: int = 10) -> Any:

@@ -52,7 +52,10 @@ def network_from_weights(
     `primary` and `axes` say how its capsules and W are laid out, where the shapes alone do not tell. Other `settings`
     are those of `CapsNet`; as in most public implementations, the normalization is softmax and PrimaryCaps has no ReLU.
     """
-    conv1, capsules, votes, layers = _found(state)
+    conv1, capsules, votes, layers, rest = _found(state)
+    if len({pair[0].shape for pair in capsules}) > 1:
+        shapes = ", ".join(str(tuple(pair[0].shape)) for pair in capsules)
+        raise InputError(f"expected convolutions of one shape in PrimaryCaps, found {shapes}")
     weight, bias = (torch.cat([pair[index] for pair in capsules]) for index in (0, 1))
     settings = {
         "normalization": "softmax",
@@ -84,6 +87,14 @@ def network_from_weights(
     ours = {
         f"{name}.{kind}": pair[index] for name, pair in pairs.items() for index, kind in enumerate(("weight", "bias"))
     }
+    biases = [name for name in rest if rest[name].squeeze().shape == (classes, pose)]
+    if network.digits.bias is not None and len(biases) == 1:
+        ours["digits.bias"] = rest.pop(biases[0]).squeeze()
+    if rest:
+        raise InputError(
+            f"these weights have {', '.join(map(repr, rest))} too, for which there is no place in a CapsNet; a network "
+            "without them would be another one (if they are not used, leave them out)"
+        )
     try:
         network.load_state_dict({**ours, "digits.weights": votes})
     except RuntimeError as error:
@@ -91,21 +102,26 @@ def network_from_weights(
     return network.eval()
 
 
-def _found(state: Mapping[str, Tensor]) -> tuple[Pair, list[Pair], Tensor, list[Pair]]:
-    """Tell Conv1, the convolutions of PrimaryCaps, W and the decoder's layers apart: W alone has no bias beside it."""
+def _found(state: Mapping[str, Tensor]) -> tuple[Pair, list[Pair], Tensor, list[Pair], dict[str, Tensor]]:
+    """Tell Conv1, the convolutions of PrimaryCaps, W and the decoder's layers apart: W alone has no bias beside it.
+
+    What is neither of them comes last, by its name.
+    """
     stems = [name.removesuffix("weight") for name in state if name.endswith("weight")]
-    stems = [stem for stem in stems if f"{stem}bias" in state]
-    pairs = [(state[f"{stem}weight"], state[f"{stem}bias"]) for stem in stems]
-    convolutions = [pair for pair in pairs if pair[0].dim() == 4]
-    layers = [pair for pair in pairs if pair[0].dim() == 2]
-    alone = [state[name] for name in state if name.removesuffix("weight") not in stems]
-    votes = [tensor for tensor in alone if tensor.dim() >= 4]
+    pairs = [(f"{stem}weight", f"{stem}bias") for stem in stems if f"{stem}bias" in state]
+    convolutions = [names for names in pairs if state[names[0]].dim() == 4]
+    layers = [names for names in pairs if state[names[0]].dim() == 2]
+    paired = {name for names in pairs for name in names}
+    votes = [name for name in state if name not in paired and state[name].dim() >= 4]
     if len(convolutions) < 2 or len(votes) != 1 or not layers:
         raise InputError(
             "expected two convolutions or more with biases, one W of four axes or more, and linear layers with biases; "
             f"found {len(convolutions)}, {len(votes)} and {len(layers)}"
         )
-    return convolutions[0], convolutions[1:], votes[0], layers
+    taken = {name for names in (*convolutions, *layers, votes) for name in names}
+    rest = {name: tensor for name, tensor in state.items() if name not in taken}
+    conv1, *capsules = ((state[weight], state[bias]) for weight, bias in convolutions)
+    return conv1, capsules, state[votes[0]], [(state[weight], state[bias]) for weight, bias in layers], rest
 
 
 def _rearranged(votes: Tensor, axes: str, rows: int, columns: int) -> Tensor:

@@ -76,10 +76,9 @@ def _panel(axes: Axes, quantity: Quantity, curves: Sequence[Curve]) -> None:
     axes.grid(axis="y")
     dashes = _dashes(curves)
     for curve in curves:
-        values = [quantity.of(step) for step in curve.steps]
         axes.plot(
-            range(1, len(values) + 1),
-            values,
+            [step.get("step", place) for place, step in enumerate(curve.steps, 1)],
+            [quantity.of(step) for step in curve.steps],
             color=look(curve.normalization).colour,
             linestyle=dashes.get(curve.value, "-"),
             linewidth=1.8 if curve.default else 1.0,

@@ -9,7 +9,6 @@ from torch import Tensor
 from maxmincaps.analysis.measures import has
 from maxmincaps.analysis.poll import examples
 from maxmincaps.analysis.vote import MODELS, models_a_b_c, vote
-from maxmincaps.data.images import images_of
 from maxmincaps.errors import InputError
 from maxmincaps.report import mistakes, tables
 from maxmincaps.report.material import Material, Plate, absent, commands_for
@@ -19,6 +18,7 @@ from maxmincaps.studies.records import Row
 from maxmincaps.studies.study import title_of
 from maxmincaps.training.record import Record
 from maxmincaps.training.responses import Responses, responses
+from maxmincaps.training.seen import images_seen
 
 GRID = "Above each image: its index in the test set, the prediction, and the true label. "
 
@@ -132,5 +132,4 @@ def _people(material: Material, voted: Responses | None, voters: Sequence[Row]) 
 
 def test_images(row: Row) -> UInt8[Tensor, "image channel height width"]:
     """Load the test images that a run was tested on."""
-    recipe = Record(Path(row["folder"])).recipe
-    return images_of(recipe, "test").images
+    return images_seen(Record(Path(row["folder"]))).test.images

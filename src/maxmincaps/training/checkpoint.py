@@ -20,10 +20,9 @@ CHECKPOINT = "checkpoint.safetensors"
 
 
 def network_for(recipe: Recipe, image_shape: tuple[int, int, int], classes: int) -> CapsNet:
-    """Build the network that a recipe describes, for images of that shape."""
-    return CapsNet(
-        image_shape=image_shape, classes=classes, **recipe.model_dump(include=set(NetworkSettings.model_fields))
-    )
+    """Build the network that a recipe describes, for images of that shape, whatever a user's default precision is."""
+    settings = recipe.model_dump(include=set(NetworkSettings.model_fields))
+    return CapsNet(image_shape=image_shape, classes=classes, **settings).float()
 
 
 def save_tensors(path: Path, tensors: dict[str, Tensor], note: dict[str, Any] | None = None) -> None:

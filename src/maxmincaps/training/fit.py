@@ -6,7 +6,6 @@ was never stopped. (A GPU may add in another order each time.)
 """
 
 import math
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -25,6 +24,7 @@ from maxmincaps.training.processes import Processes, launch, precision_on, proce
 from maxmincaps.training.record import DIVERGED, Record
 from maxmincaps.training.results import begin_record, conclude, end_epoch
 from maxmincaps.training.run import Run, Tally
+from maxmincaps.training.seen import refuse_other_images
 from maxmincaps.training.watch import describe
 
 
@@ -41,7 +41,7 @@ def fit(recipe: Recipe, folder: Path | str, *, resume: bool = False, observer: O
     images = splits(recipe)
     check_network(recipe, images.train)
     _refuse_small_batches(recipe, len(images.train))
-    _refuse_other_images(record, images)
+    refuse_other_images(record, images)
     processes = processes_for(recipe)
     with record.locked(), stop_wishes() as wish:
         if not record.complete:
@@ -85,7 +85,8 @@ def _step(run: Run, batch: Batch, *, stop: bool) -> float:
     tally, stops, save = _backward(run, batch, stop=stop)
     if math.isfinite(tally.loss) and _gradients_are_finite(run):
         if state.step < recipe.watch:
-            state.watched.append(describe(run.plain_network, batch.images, loss=tally.mean_loss))
+            told = {"step": state.step + 1, "loss": tally.mean_loss}
+            state.watched.append(describe(run.plain_network, batch.images, **told))
         run.optimizer.step()
         if run.averaged:
             average_into(run.averaged, run.plain_network, recipe.average, state.step)
@@ -149,18 +150,6 @@ def _refuse_another_run(record: Record, recipe: Recipe, resume: bool) -> None:
         raise record.missing("result.json")
     if not record.complete and not resume:
         raise InputError(f"{record.folder}: holds an unfinished run; add --resume to continue it")
-
-
-def _refuse_other_images(record: Record, images: Splits) -> None:
-    """A run that goes on has to see the images that it began with: a file may have been replaced since."""
-    begun_on = None
-    with suppress(InputError):  # there is no run yet, or what it said is lost
-        begun_on = record.data.get("images_sha256")
-    if begun_on and begun_on != images.digest():
-        raise InputError(
-            f"{record.folder}: was begun on other images than {images.train.name} has now; bring those back to go on, "
-            "or choose another folder"
-        )
 
 
 def _refuse_small_batches(recipe: Recipe, images: int) -> None:

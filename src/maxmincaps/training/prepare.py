@@ -42,7 +42,7 @@ def check_network(recipe: Recipe, train: ImageSet) -> None:
 
 def initial_network(recipe: Recipe, train: ImageSet) -> CapsNet:
     """Build the recipe's network for these images; its initial weights depend on the seed and on nothing else."""
-    with torch.random.fork_rng(devices=[]):
+    with torch.random.fork_rng(devices=[]), torch.device("cpu"):  # whatever a user's default device is
         torch.default_generator.manual_seed(recipe.seed)  # of the CPU alone: a user's other generators are theirs
         network = _network(recipe, train)
         if recipe.initial_values == "sabour":

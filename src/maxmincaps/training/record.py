@@ -126,7 +126,10 @@ class Record:
             return InputError(f"{self.folder} is not the record of a run: {why}")
         if self.complete:
             why = "there is no such file"
-            if name in ("best.safetensors", "last.safetensors"):
+            others = [one for one in ("best", "last") if (self.folder / f"{one}.safetensors").exists()]
+            if name in ("best.safetensors", "last.safetensors") and others:
+                why += f"; the record has {others[0]}.safetensors (--weights {others[0]})"
+            elif name in ("best.safetensors", "last.safetensors"):
                 again = f"`maxmincaps train --recipe {self.folder / 'recipe.json'}` trains them again"
                 why += f"; records are shared without weights, and {again}"
             return InputError(f"{self.folder / name}: {why}")

@@ -149,7 +149,7 @@ class Run:
         share = -(-len(images) // self.processes.world_size)
         # The last share is filled up with the last image, as all must be equally long to be gathered.
         first = self.processes.global_rank * share
-        own = torch.arange(first, first + share).clamp(max=len(images) - 1)
+        own = torch.arange(first, first + share, device="cpu").clamp(max=len(images) - 1)
         lengths = class_lengths(self.judged_network, images.take(own), self.prepare_images)
         gathered = cast(Tensor, self.processes.all_gather(lengths.to(self.processes.device)))
         return gathered.flatten(0, 1)[: len(images)].cpu()

@@ -71,6 +71,7 @@ class Epoch(Statements):
 class Step(Statements):
     """A line of steps.jsonl."""
 
+    step: PositiveInt = 1
     loss: float = 0
     part_length: NonNegativeFloat = 0
     dead_children: float = Field(0, ge=0, le=1)

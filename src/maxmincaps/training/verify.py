@@ -6,22 +6,20 @@ from pathlib import Path
 from typing import Literal
 
 from maxmincaps.data.augment import for_testing
-from maxmincaps.data.images import images_of
 from maxmincaps.errors import InputError
 from maxmincaps.training.checkpoint import load_network
 from maxmincaps.training.evaluate import accuracy, class_lengths
 from maxmincaps.training.record import Record
 from maxmincaps.training.responses import responses
+from maxmincaps.training.seen import images_seen
 from maxmincaps.training.words import counted, percent
 
 
 def measured_again(folder: Path, weights: Literal["best", "last"] = "best") -> tuple[float, int]:
     """Give the test accuracy of a run's weights, measured now, and the number of images."""
     record = Record(folder)
-    network = load_network(folder, weights)
-    recipe = record.recipe
-    test = images_of(recipe, "test")
-    return accuracy(class_lengths(network, test, for_testing(recipe)), test.labels), len(test)
+    network, test = load_network(folder, weights), images_seen(record).test
+    return accuracy(class_lengths(network, test, for_testing(record.recipe)), test.labels), len(test)
 
 
 def verified(folder: Path) -> Iterator[str]:

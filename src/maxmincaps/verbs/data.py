@@ -101,6 +101,4 @@ def show(
     if statistics:
         console.print(statistics_table(images))
         return
-    target = out or Path(f"{Path(name).stem}.png")
-    save_samples(images, target, per_class)
-    console.say(f"wrote {target}")
+    console.say(f"wrote {save_samples(images, out or Path(f'{Path(name).stem}.png'), per_class)}")

@@ -1,11 +1,14 @@
 """Verbs on finished runs: `evaluate`, `predict`, `runs`, `verify`."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
 from maxmincaps.verbs.terminal import bar, console, percent, styled, table
+
+if TYPE_CHECKING:
+    from maxmincaps.studies.records import Answer
 
 Run = Annotated[Path, Parameter(help="The folder of a run's record.")]
 Which = Annotated[Literal["best", "last"], Parameter(help="Weights of the best epoch, or of the last.")]
@@ -74,11 +77,7 @@ def runs(folder: Path = Path("runs"), *, sql: str | None = None) -> None:
     from maxmincaps.training.record import records_under
 
     if sql is not None:
-        answer = query(folder, sql)
-        shown = table("", *answer.columns)
-        for row in answer.rows:
-            shown.add_row(*(str(value) for value in row))
-        console.print(shown)
+        _print_answer(query(folder, sql))
         return
     records = records_under(folder)
     if not records:
@@ -98,6 +97,21 @@ def runs(folder: Path = Path("runs"), *, sql: str | None = None) -> None:
             name, recipe.dataset, recipe.normalization, str(recipe.iterations), str(recipe.seed), epochs, best, final
         )
     console.print(shown)
+
+
+def _print_answer(answer: "Answer") -> None:
+    """Print a table; one that is too wide for the screen row by row, a line for each value."""
+    shown = table("", *answer.columns)
+    for row in answer.rows:
+        shown.add_row(*map(str, row))
+    if len(answer.columns) == 1 or 4 * len(answer.columns) + sum(map(len, answer.columns)) <= console.width:
+        console.print(shown)
+        return
+    for number, row in enumerate(answer.rows, 1):
+        one = table(f"row {number} of {len(answer.rows)}", "name", "value")
+        for name, value in zip(answer.columns, row, strict=True):
+            one.add_row(name, str(value))
+        console.print(one)
 
 
 def verify(run: Run) -> None:

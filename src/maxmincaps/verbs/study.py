@@ -107,8 +107,9 @@ def run(
     from maxmincaps.studies.executors import threads_for
     from maxmincaps.studies.launch import launch, plan
 
-    if workers < 1:
-        raise InputError(f"--workers: expected at least 1, found {workers}")
+    for option, count in (("workers", workers), ("threads", threads), ("seeds", seeds)):
+        if count is not None and count < 1:
+            raise InputError(f"--{option}: expected at least 1, found {count}")
     entries = [entry for study in _with_scale(name, scale) for entry in study.entries(scale, seeds)]
     recipes = unique(entry.recipe for entry in select(entries, parse_only(only)))
     if not entries:
