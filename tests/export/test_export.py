@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from maxmincaps import CapsNet, InputError, Record, fit, load, load_network
+from maxmincaps import InputError, Record, fit, load, load_network
 from maxmincaps.data.batches import as_float
 from maxmincaps.export import run as export
 from maxmincaps.export.card import save_for_hub
@@ -155,13 +155,3 @@ def _asked(port, images, server):
         except URLError:  # it is not listening yet
             time.sleep(0.1)
     raise AssertionError("the server did not start")
-
-
-@pytest.mark.filterwarnings("ignore")  # tracing is out of fashion, and warns of each shape that it writes down
-def test_a_traced_network_gives_any_number_of_images_their_answers():
-    network = CapsNet(conv_channels=4, types=2, part_pose=4, class_pose=4, decoder=(8,)).eval()
-    with torch.no_grad():
-        traced = torch.jit.trace(lambda images: network(images).lengths, torch.rand(4, 1, 28, 28))
-        for count in (1, 9):
-            images = torch.rand(count, 1, 28, 28)
-            torch.testing.assert_close(traced(images), network(images).lengths)

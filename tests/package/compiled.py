@@ -46,3 +46,13 @@ def test_the_whole_network_compiles_for_any_number_of_images():
         for count in (2, 5):
             images = torch.rand(count, 1, 28, 28)
             torch.testing.assert_close(compiled(images).lengths, network(images).lengths)
+
+
+@pytest.mark.filterwarnings("ignore")  # tracing is out of fashion, and warns of each shape that it writes down
+def test_a_traced_network_gives_any_number_of_images_their_answers():
+    network = CapsNet(conv_channels=4, types=2, part_pose=4, class_pose=4, decoder=(8,)).eval()
+    with torch.no_grad():
+        traced = torch.jit.trace(network, torch.rand(4, 1, 28, 28))
+        for count in (1, 9):
+            images = torch.rand(count, 1, 28, 28)
+            torch.testing.assert_close(traced(images)[1], network(images).lengths)
