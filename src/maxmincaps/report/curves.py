@@ -94,8 +94,9 @@ def _curves(axes: Axes, curves: Curves, apart: float = 0.0) -> None:
         for place, point in zip(places, points, strict=True):
             axes.scatter([place] * len(point.values), point.values, s=4, color=this.colour, alpha=0.5, linewidths=0)
             if point.diverged:
-                words, where = f"{point.diverged} diverged", axes.get_xaxis_transform()
-                axes.text(place, 0.03, words, transform=where, color=this.colour, rotation=90, ha="center", fontsize=6)
+                words, height = f"{point.diverged} diverged", 0.03 + 0.3 * number
+                where = {"transform": axes.get_xaxis_transform(), "rotation": 90, "ha": "center"}
+                axes.text(place, height, words, color=this.colour, fontsize=6, **where)
     places = sorted({point.place for points in curves.values() for point in points})
     axes.set_xticks(places, [f"{place:g}" for place in places])
     axes.margins(x=0.08)
