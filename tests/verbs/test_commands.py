@@ -129,6 +129,8 @@ def test_the_default_recipe_is_what_no_setting_means():
         (["bench", "--threads", "-1"], "--threads: expected at least 1, found -1"),
         (["recipe", "papr"], "no recipe is called 'papr'; there are"),
         (["train", "--device", "abacus"], "device 'abacus' cannot be used here"),
+        (["train", "--device", "meta"], "device 'meta' cannot be used here"),
+        (["study", "run", "datasets", "--seeds", "0"], "--seeds: expected at least 1, found 0"),
         (["verify", "."], "is not the record of a run: it has no recipe.json"),
         (["evaluate", "nowhere"], "maxmincaps: nowhere is not the record of a run: there is no such folder"),
         (["predict", "."], ".: expected an image, found a folder"),

@@ -149,7 +149,7 @@ def _device(name: str) -> torch.device:
         return torch.accelerator.current_accelerator(check_available=True) or torch.device("cpu")
     try:
         device = torch.device(name)
-        torch.empty(0, device=device)
+        torch.zeros(1, device=device).item()  # a device without numbers, such as meta, has none to give
     except (RuntimeError, AssertionError, NotImplementedError) as error:
-        raise InputError(f"device {name!r} cannot be used here: {str(error).splitlines()[0]}") from None
+        raise InputError(f"device {name!r} cannot be used here: {one_line(error)}") from None
     return device
