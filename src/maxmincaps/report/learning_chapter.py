@@ -35,7 +35,15 @@ def learning(material: Material) -> list[Plate]:
         *_beginning(material),
         _rates(material),
         *_learning_curves(material),
-        *_with_the_default(material),
+        *_epoch_by_epoch(
+            material,
+            "normalizations",
+            "default-by-epoch",
+            "The runs of Table 4, which have the default recipe and its moving average, after each epoch.",
+        ),
+        *_epoch_by_epoch(
+            material, "eight-epochs", "eight-epochs", "All of MNIST with the default recipe, without augmentation."
+        ),
         _first_try(material),
         *(_one_by_one(material, name) for name in ONE_BY_ONE),
     ]
@@ -70,14 +78,13 @@ def _learning_curves(material: Material) -> list[Plate]:
     ]
 
 
-def _with_the_default(material: Material) -> list[Plate]:
-    """Give Table 4's runs, which are of the default recipe, after each epoch."""
-    runs = material.shown("normalizations")
-    lines = {line.label: runs.of(runs.study.datasets[0], line.label) for line in runs.study.lines}
-    named = {label: rows for label, rows in lines.items() if rows}
-    words = "The runs of Table 4, which have the default recipe and its moving average, after each epoch."
-    title, table = "With the default recipe, epoch by epoch", tables.by_epoch(named, "default-by-epoch")
-    return [material.table(title, words, table, runs)] if named else []
+def _epoch_by_epoch(material: Material, study: str, name: str, words: str) -> list[Plate]:
+    """Give the test accuracies of a study's runs after each epoch."""
+    runs = material.shown(study)
+    (dataset,) = runs.study.datasets
+    lines = {line.label: runs.of(dataset, line.label) for line in runs.study.lines}
+    table = tables.by_epoch({label: rows for label, rows in lines.items() if rows}, name)
+    return [material.table(f"{runs.study.title}, epoch by epoch", words, table, runs)] if runs.rows else []
 
 
 def _rates(material: Material) -> Plate:

@@ -133,7 +133,7 @@ def by_epoch(lines: Mapping[str, Sequence[Row]], name: str) -> Table:
             )
             for label, found in histories.items()
         ),
-        notes=(SD_NOTE,),
+        notes=(f"Budget: {budgets(row for rows in lines.values() for row in rows)}.", SD_NOTE),
     )
 
 

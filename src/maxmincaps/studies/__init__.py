@@ -4,6 +4,7 @@ from maxmincaps.studies.beginning import BEGINNING
 from maxmincaps.studies.bounds import BOUNDS
 from maxmincaps.studies.by_heart import BY_HEART
 from maxmincaps.studies.choices import CHOICES
+from maxmincaps.studies.eight_epochs import EIGHT_EPOCHS
 from maxmincaps.studies.figure_1_architecture import ARCHITECTURE
 from maxmincaps.studies.figure_9_misclassified import MISCLASSIFIED
 from maxmincaps.studies.figures_2_to_6_inside import EVOLUTION, OUTPUTS, ROWS, TUNING
@@ -38,6 +39,7 @@ STUDIES: dict[str, Study] = {
         RATES,
         OPTIONS,
         BY_HEART,
+        EIGHT_EPOCHS,
         LEARNING,
         FIRST_TRY,
         MISCLASSIFIED,
