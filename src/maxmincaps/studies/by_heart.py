@@ -15,6 +15,7 @@ from maxmincaps.studies.study import HALF_PRECISION, Budget, Line, Study
 
 HELD_OUT = 20_000
 SLOW = {"initial_values": "sabour", "primary_rate": 1.0, "vote_sigma": 0.001, "vote_rate": 0.1}
+SLOW_LABEL = "Sabour's values, a slow W"
 
 BY_HEART = Study(
     name="by-heart",
@@ -28,7 +29,7 @@ BY_HEART = Study(
         Line("cosine", {"schedule": "cosine"}),
         Line("twice the rate", {"learning_rate": 0.002}),
         Line("batch 64", {"batch_size": 64}),
-        Line("Sabour's values, a slow W", SLOW),
+        Line(SLOW_LABEL, SLOW),
         Line("margins 0.8 and 0.2", {"margin_high": 0.8, "margin_low": 0.2}),
     ),
     scales={"small": (Budget(epochs=8, train_images=10_000, changes={"validation": HELD_OUT, **HALF_PRECISION}),)},
