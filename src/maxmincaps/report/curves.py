@@ -76,7 +76,7 @@ def _grid(titles: Sequence[str], measure: str, across: str) -> tuple[Figure, np.
         axes.set_xlabel(across)
         axes.set_ylabel(measure if number % columns == 0 else "")
         axes.grid(axis="y")
-        axes.yaxis.set_major_locator(MaxNLocator(5))
+        axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
     for axes in grid.flat[len(titles) :]:
         axes.set_axis_off()
     return figure, grid
