@@ -141,9 +141,10 @@ def test_what_is_not_finite_is_never_hidden_behind_a_finite_loss_and_gradient(ta
 def command(capsys, tmp_path, monkeypatch):
     """Train at the command's edge; give the exit code and what was said."""
     monkeypatch.chdir(tmp_path)
-    flags = [f"--{name.replace('_', '-')}={value}" for name, value in TINY.items() if name != "decoder"]
 
-    def call(*words):
+    def call(*words, **changed):
+        settings = {**TINY, **changed}
+        flags = [f"--{name.replace('_', '-')}={value}" for name, value in settings.items() if name != "decoder"]
         with contextlib.suppress(SystemExit) as _, pytest.raises(SystemExit) as ended:
             main(["train", "--out", "run", "--quiet", *flags, "--decoder", "16", *words])
         return ended.value.code or 0, capsys.readouterr().err
@@ -161,7 +162,7 @@ def test_a_run_that_explodes_stops_with_one_line_and_its_own_exit_code(command, 
 
 
 def test_steps_that_are_not_finite_are_skipped_on_request_and_counted(command, tmp_path, tally):
-    code, _ = command("--learning-rate", "1e30", "--non-finite", "skip")
+    code, _ = command("--learning-rate", "1e30", "--non-finite", "skip", epochs=1, batch_size=20)
     assert code == 0
     result = json.loads((tmp_path / "run" / "result.json").read_text())
     assert result["steps"] == 6

@@ -175,7 +175,7 @@ def test_images_that_cannot_be_had_cost_their_own_figure_alone(runs, tmp_path, m
     def missing(*_):
         raise InputError("mnist-5k: nobody has it")
 
-    monkeypatch.setattr("maxmincaps.report.mistakes_chapter.images_of", missing)
+    monkeypatch.setattr("maxmincaps.report.mistakes_chapter.images_seen", missing)
     text = build(runs, tmp_path / "report").read_text()
     assert "They cannot be drawn: mnist-5k: nobody has it." in text
     assert "Not run yet. <code>maxmincaps look misclassified" not in text
