@@ -7,7 +7,7 @@ Runs     MNIST with Max-Min, 10,000 training images, 8 epochs, the default recip
          the learning rate; batches of 64; the margins of the paper's MNIST record; Sabour's initial values, with the
          common rate for PrimaryCaps and a twenty-fifth of the default's for W.
 Measure  accuracy on the last 20,000 training images, which are held out: many, as the differences are small.
-Cost     about ten minutes a run on one core with bf16, an hour in all.
+Cost     about ten minutes a run on one core with bf16, seventy in all.
 Command  maxmincaps study run by-heart
 """
 
