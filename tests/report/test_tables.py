@@ -11,7 +11,7 @@ import torch
 
 from maxmincaps.analysis.vote import vote, voters
 from maxmincaps.recipe import Recipe
-from maxmincaps.report import tables
+from maxmincaps.report import own_tables, tables
 from maxmincaps.report.poll import table_3
 from maxmincaps.report.selection import shown, twins
 from maxmincaps.report.table import NOT_RUN, Table
@@ -152,7 +152,7 @@ def test_fewer_seeds_than_the_paper_has_are_not_its_budget(tmp_path, seeds, mark
 
 def test_a_run_that_is_not_over_is_listed_as_unfinished_and_not_as_diverged(rows):
     nothing_yet = {"status": "unfinished", "best_test_accuracy": None, "final_test_accuracy": None}
-    found = tables.all_runs([{**row, **nothing_yet} if row["seed"] else row for row in rows])
+    found = own_tables.all_runs([{**row, **nothing_yet} if row["seed"] else row for row in rows])
     counts = {row[found.columns.index("n")] for row in found.rows}
     assert "1 and 2 unfinished" in counts
     assert "diverged" not in " ".join(counts)
@@ -168,7 +168,7 @@ def test_runs_that_belong_to_no_study_stand_in_table_1_as_their_own(of_study, ro
 
 
 def test_all_runs_are_listed_once(rows):
-    found = tables.all_runs(rows)
+    found = own_tables.all_runs(rows)
     assert sum(int(row[found.columns.index("n")]) for row in found.rows) == len(rows)
     assert any("relu False" in row[2] for row in found.rows)
 

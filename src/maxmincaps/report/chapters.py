@@ -8,7 +8,7 @@ from maxmincaps.analysis import traces
 from maxmincaps.analysis.measures import accuracies_by_epoch, training_and_test_by_epoch
 from maxmincaps.capsules.network import CapsNet
 from maxmincaps.recipe import Recipe
-from maxmincaps.report import curves, tables
+from maxmincaps.report import curves, own_tables, tables
 from maxmincaps.report import responses as response_figures
 from maxmincaps.report import routing as routing_figures
 from maxmincaps.report.architecture import Shapes, architecture, shapes_of
@@ -208,7 +208,7 @@ def everything(material: Material) -> list[Plate]:
     if not material.rows:
         return []
     words = "What the records of this folder say. Differs in: the settings that are not the default recipe's."
-    table = tables.all_runs(material.rows)
+    table = own_tables.all_runs(material.rows)
     return [Plate("all-runs", "All runs", words, table, "maxmincaps runs")]
 
 

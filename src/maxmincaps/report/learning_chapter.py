@@ -5,7 +5,7 @@ from pathlib import Path
 
 from maxmincaps.analysis.compare import complete
 from maxmincaps.analysis.measures import held_out_points, percent_by_epoch
-from maxmincaps.report import curves, tables
+from maxmincaps.report import curves, own_tables
 from maxmincaps.report.beginning import COLUMNS, Curve, first_steps
 from maxmincaps.report.material import Material, Plate, absent, study_command
 from maxmincaps.report.selection import Shown, beside_the_first, mean
@@ -52,7 +52,7 @@ def learning(material: Material) -> list[Plate]:
 def _first_try(material: Material) -> Plate:
     runs = material.shown("first-try")
     words = "Every normalization, and other numbers of iterations, with the default recipe."
-    return material.table(runs.study.title, words, tables.of_lines(runs, "first-try"), runs)
+    return material.table(runs.study.title, words, own_tables.of_lines(runs, "first-try"), runs)
 
 
 def _learning_curves(material: Material) -> list[Plate]:
@@ -74,7 +74,7 @@ def _learning_curves(material: Material) -> list[Plate]:
     named = {NAMES[name]: rows for name, rows in found.items()}
     return [
         material.plate("learning", title, words, figure, study_command(runs), runs.rows),
-        material.table(title, "The same in numbers.", tables.by_epoch(named, "learning-by-epoch"), runs),
+        material.table(title, "The same in numbers.", own_tables.by_epoch(named, "learning-by-epoch"), runs),
     ]
 
 
@@ -83,7 +83,7 @@ def _epoch_by_epoch(material: Material, study: str, name: str, words: str) -> li
     runs = material.shown(study)
     (dataset,) = runs.study.datasets
     lines = {line.label: runs.of(dataset, line.label) for line in runs.study.lines}
-    table = tables.by_epoch({label: rows for label, rows in lines.items() if rows}, name)
+    table = own_tables.by_epoch({label: rows for label, rows in lines.items() if rows}, name)
     return [material.table(f"{runs.study.title}, epoch by epoch", words, table, runs)] if runs.rows else []
 
 

@@ -8,10 +8,10 @@ from matplotlib.figure import Figure
 
 from maxmincaps.analysis.poll import Poll, Question, paper_rows
 from maxmincaps.analysis.poll import table_3 as rows_of_poll
+from maxmincaps.report.cells import DAGGER
 from maxmincaps.report.selection import NOT_PAPER
 from maxmincaps.report.style import FULL_WIDTH, LOOKS, letters, panel_title, styled
 from maxmincaps.report.table import Table
-from maxmincaps.report.tables import DAGGER
 from maxmincaps.studies.records import Row
 from maxmincaps.studies.study import title_of
 from maxmincaps.training.responses import Responses

@@ -1,39 +1,20 @@
-"""Tables 1, 2 and 4: ours beside the paper's, each number with its runs and its budget. (Table 3 is in poll.py.)"""
+"""Tables 1, 2 and 4 and the claims: ours beside the paper's, each number with its budget. (Table 3 is in poll.py.)"""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import groupby, product
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 from maxmincaps.analysis.claims import Evidence
-from maxmincaps.analysis.compare import Interval, complete, interval
-from maxmincaps.analysis.measures import accuracies_by_epoch, best_points, final_points
+from maxmincaps.analysis.compare import complete, interval
+from maxmincaps.analysis.measures import best_points, final_points
 from maxmincaps.analysis.vote import MODELS, spread, vote, voters
-from maxmincaps.recipe import IDENTITY
-from maxmincaps.report.selection import (
-    NOT_PAPER,
-    Shown,
-    budgets,
-    differences,
-    mean,
-    missing,
-    title_with_mark,
-)
-from maxmincaps.report.style import look
+from maxmincaps.report.cells import BEST_NOTE, DAGGER, NONE, SD_NOTE, best_and_final, name_of
+from maxmincaps.report.selection import NOT_PAPER, Shown, budgets, mean, missing, title_with_mark
 from maxmincaps.report.table import NOT_RUN, Table
 from maxmincaps.studies.records import Row, how_many
 from maxmincaps.studies.study import LONG, PAPER_SCALE, PaperValue, title_of
 from maxmincaps.training.responses import responses
 
 BEST = "best_test_accuracy"
-DAGGER = "†"
-BEST_NOTE = (
-    "Best: the epoch with the highest accuracy on the test set, or on the images that the budget names instead; chosen "
-    "by test images, as in the paper, it is optimistic. Final: the last epoch. Both are measured on all test images, "
-    "so a best epoch that others or a part of them chose can lie below the final one."
-)
 NO_VOTE = "needs three networks"
-SD_NOTE = "± is the sample standard deviation over n runs; a single run has none."
-NONE = "–"
 
 
 def table_1(runs: Shown, own: Sequence[Sequence[Row]] = ()) -> Table:
@@ -49,7 +30,12 @@ def table_1(runs: Shown, own: Sequence[Sequence[Row]] = ()) -> Table:
         for line in runs.study.lines
     ]
     lines += [
-        (f"{title_with_mark(rows, rows[0]['dataset'])}, own recipe", _label(rows[0]), NONE, *_ours(rows, DAGGER))
+        (
+            f"{title_with_mark(rows, rows[0]['dataset'])}, own recipe",
+            name_of(rows[0]),
+            NONE,
+            *best_and_final(rows, DAGGER),
+        )
         for rows in own
     ]
     return Table(
@@ -74,7 +60,7 @@ def table_1_in_short(runs: Shown) -> Table:
             (
                 LONG.get(dataset, title_of(dataset)),
                 *(_reported(runs.study.reported(BEST, dataset, line)) for line in lines),
-                *(_best_and_final(runs.of(dataset, line)) for line in lines),
+                *(_in_short(runs.of(dataset, line)) for line in lines),
                 " and ".join(dict.fromkeys(how_many(runs.of(dataset, line)) for line in lines)),
                 budgets(row for line in lines for row in runs.of(dataset, line)) or NOT_RUN,
             )
@@ -85,84 +71,9 @@ def table_1_in_short(runs: Shown) -> Table:
     )
 
 
-def _best_and_final(rows: Sequence[Row]) -> str:
+def _in_short(rows: Sequence[Row]) -> str:
     both = (mean(rows, measure) for measure in (best_points, final_points))
     return " / ".join(f"{found.mean:.2f}" for found in both if found) or missing(rows)
-
-
-def claims(found: Sequence[Evidence]) -> Table:
-    """List the claims that the paper makes in words, each beside what our runs say."""
-    return Table(
-        name="claims",
-        caption="The paper's claims, and what our runs say of them.",
-        columns=("Claim", "The paper", "Ours", "Verdict", "Our budget"),
-        rows=tuple(
-            (claim.sentence, claim.paper, claim.ours, str(claim.verdict), claim.budget or NOT_RUN) for claim in found
-        ),
-        words=("The paper", "Ours", "Verdict", "Our budget"),
-    )
-
-
-def of_lines(runs: Shown, name: str) -> Table:
-    """Give the accuracies of every line of a study that is not in the paper."""
-    dataset = runs.study.datasets[0]
-    return Table(
-        name=name,
-        caption=f"{runs.study.title}. Test accuracy (%).",
-        columns=("Line", "Best", "Final", "n", "Budget"),
-        rows=tuple((line.label, *_ours(runs.of(dataset, line.label), "")) for line in runs.study.lines),
-        notes=(BEST_NOTE, SD_NOTE),
-        words=("Budget",),
-    )
-
-
-def by_epoch(lines: Mapping[str, Sequence[Row]], name: str) -> Table:
-    """Give the mean test accuracy after each epoch, a line for each normalization, by its label."""
-    histories = {label: [accuracies_by_epoch(row) for row in complete(rows)] for label, rows in lines.items()}
-    epochs = max((len(own) for found in histories.values() for own in found), default=0)
-    return Table(
-        name=name,
-        caption="Test accuracy after each epoch (%).",
-        columns=("Normalization", *map(str, range(1, epochs + 1)), "n"),
-        rows=tuple(
-            (
-                label,
-                *(_with_sd(interval(at), "") for at in zip(*found, strict=True)),
-                *(missing(lines[label]),) * (0 if found else epochs),
-                how_many(lines[label]),
-            )
-            for label, found in histories.items()
-        ),
-        notes=(f"Budget: {budgets(row for rows in lines.values() for row in rows)}.", SD_NOTE),
-    )
-
-
-def along(runs: Shown, name: str, caption: str, across: str, measure: Callable[[Row], float]) -> Table:
-    """Give the points of a study's curves: a line for each that has any, a column for each value that has runs."""
-    values = sorted({row["value"] for row in runs.rows})
-    labels = dict.fromkeys(line.label for line in runs.study.lines)
-    found = {
-        (dataset, label): [runs.of(dataset, label, value) for value in values]
-        for dataset, label in product(runs.study.datasets, labels)
-    }
-    return Table(
-        name=name,
-        caption=caption,
-        columns=("Dataset", "Line", *(f"{across}{value:g}" for value in values), "n", "Our budget"),
-        rows=tuple(
-            (
-                title_with_mark([row for rows in points for row in rows], dataset),
-                label,
-                *(_with_sd(mean(rows, measure), "", missing(rows)) for rows in points),
-                " or ".join(dict.fromkeys(how_many(rows) for rows in points if rows)),
-                budgets(row for rows in points for row in rows),
-            )
-            for (dataset, label), points in found.items()
-            if any(points)
-        ),
-        notes=(SD_NOTE,),
-        words=("Line", "Our budget"),
-    )
 
 
 def table_4(runs: Shown) -> Table:
@@ -180,13 +91,8 @@ def table_4(runs: Shown) -> Table:
 
 def _accuracies(runs: Shown, dataset: str, line: str) -> tuple[str, ...]:
     """Give the paper's number, and ours."""
-    return _reported(runs.study.reported(BEST, dataset, line)), *_ours(runs.of(dataset, line), _mark(runs, dataset))
-
-
-def _ours(rows: Sequence[Row], mark: str) -> tuple[str, ...]:
-    """Give our best and final accuracy, n and budget."""
-    best, final = (_with_sd(mean(rows, measure), mark, missing(rows)) for measure in (best_points, final_points))
-    return best, final, how_many(rows), budgets(rows) or NOT_RUN
+    told = runs.study.reported(BEST, dataset, line)
+    return _reported(told), *best_and_final(runs.of(dataset, line), _mark(runs, dataset))
 
 
 def table_2(runs: Shown) -> Table:
@@ -241,58 +147,16 @@ def _vote_rows(runs: Shown, dataset: str) -> Iterable[tuple[str, ...]]:
         )
 
 
-def all_runs(rows: Sequence[Row]) -> Table:
-    """List everything that was run, runs that differ in the seed alone in one line."""
-    groups = [list(group) for _, group in groupby(sorted(rows, key=_settings), key=_settings)]
+def claims(found: Sequence[Evidence]) -> Table:
+    """List the claims that the paper makes in words, each beside what our runs say."""
     return Table(
-        name="all-runs",
-        caption="Every run of this folder: test accuracy (%), and training accuracy with the final weights.",
-        columns=("Dataset", "Normalization", "Differs in", "Best", "Final", "Training", "n", "Budget"),
+        name="claims",
+        caption="The paper's claims, and what our runs say of them.",
+        columns=("Claim", "The paper", "Ours", "Verdict", "Our budget"),
         rows=tuple(
-            (
-                title_with_mark(group, group[0]["dataset"]),
-                _label(group[0]),
-                _differences(group[0]) or NONE,
-                *(
-                    _with_sd(mean(group, measure), "", missing(group))
-                    for measure in (best_points, final_points, _training)
-                ),
-                how_many(group),
-                budgets(group),
-            )
-            for group in groups
+            (claim.sentence, claim.paper, claim.ours, str(claim.verdict), claim.budget or NOT_RUN) for claim in found
         ),
-        notes=(SD_NOTE,),
-        words=("Normalization", "Differs in", "Budget"),
-    )
-
-
-def _training(row: Row) -> float:
-    return 100 * row["train_accuracy"]
-
-
-def _label(row: Row) -> str:
-    return f"{look(row['normalization']).label}, r = {row['iterations']}"
-
-
-def _settings(row: Row) -> tuple[str, ...]:
-    first = ("dataset", "iterations", "normalization")
-    others = (name for name in IDENTITY if name not in (*first, "seed"))
-    return tuple(f"{row[name]!s:>12}" for name in (*first, *others))
-
-
-def _differences(row: Row) -> str:
-    """Name the settings that are not the default recipe's, other than those that the other columns show."""
-    return ", ".join(f"{name} {_short(value)}" for name, value in differences(row).items() if name != "iterations")
-
-
-def _short(value: Any) -> str:
-    return (
-        f"{value:g}"
-        if isinstance(value, float)
-        else "×".join(map(str, value))
-        if isinstance(value, list)
-        else str(value)
+        words=("The paper", "Ours", "Verdict", "Our budget"),
     )
 
 
@@ -329,12 +193,6 @@ def _reported(value: PaperValue | None) -> str:
 
 def _reported_n(value: PaperValue | None) -> str:
     return NONE if value is None or value.n is None else f"{value.n}"
-
-
-def _with_sd(found: Interval | None, mark: str, otherwise: str = NOT_RUN) -> str:
-    if found is None:
-        return otherwise
-    return f"{found.mean:.2f}" + (f" ± {found.sd:.2f}" if found.sd is not None else "") + mark
 
 
 def _extremes(values: Sequence[float], mark: str, otherwise: str = NOT_RUN) -> tuple[str, ...]:

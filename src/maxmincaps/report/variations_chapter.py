@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 from maxmincaps.analysis.compare import complete
 from maxmincaps.analysis.measures import best_points, gap_points
-from maxmincaps.report import curves, tables
+from maxmincaps.report import curves, own_tables, tables
 from maxmincaps.report.material import Material, Plate, absent, study_command
 from maxmincaps.report.selection import Shown, beside_the_first, title_with_mark
 from maxmincaps.studies.records import Row
@@ -33,7 +33,7 @@ def iterations(material: Material) -> list[Plate]:
     plates = []
     for name, title, measure, axis, words in told:
         figure = curves.against_iterations(_panels(runs, measure), axis)
-        table = tables.along(runs, f"{name}-in-numbers", f"{title}: {axis}, by iterations.", "r = ", measure)
+        table = own_tables.along(runs, f"{name}-in-numbers", f"{title}: {axis}, by iterations.", "r = ", measure)
         plates += [
             material.plate(name, title, words + ending, figure, study_command(runs), runs.rows),
             material.table(title, "The same in numbers.", table, runs),
@@ -75,7 +75,7 @@ def others(material: Material) -> list[Plate]:
         material.table("Table 4", words, tables.table_4(runs), runs),
         *_bounds(material, bounds),
         *_choices(material, choices),
-        material.table(literal.study.title, recipes, tables.of_lines(literal, "literal"), literal),
+        material.table(literal.study.title, recipes, own_tables.of_lines(literal, "literal"), literal),
     ]
 
 
@@ -93,7 +93,7 @@ def _bounds(material: Material, runs: Shown) -> list[Plate]:
     labels = dict.fromkeys(line.label for line in runs.study.lines)
     panels = [(label, {"max-min": _points(runs, dataset, label, values, best_points)}) for label in labels]
     figure = curves.against_bound(panels, "test accuracy (%)")
-    table = tables.along(runs, "bounds-in-numbers", f"{title}: best test accuracy (%).", "", best_points)
+    table = own_tables.along(runs, "bounds-in-numbers", f"{title}: best test accuracy (%).", "", best_points)
     return [
         material.plate("bounds", title, words, figure, study_command(runs), runs.rows),
         material.table(title, "The same in numbers.", table, runs),
@@ -111,5 +111,5 @@ def _choices(material: Material, runs: Shown) -> list[Plate]:
     figure = curves.beside(*beside_the_first(runs, best_points), "difference in test accuracy (points)")
     return [
         material.plate("choices", "Choices", words, figure, study_command(runs), runs.rows),
-        material.table("Choices", "The same in numbers.", tables.of_lines(runs, "choices-in-numbers"), runs),
+        material.table("Choices", "The same in numbers.", own_tables.of_lines(runs, "choices-in-numbers"), runs),
     ]
