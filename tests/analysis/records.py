@@ -2,6 +2,7 @@
 
 import torch
 
+from maxmincaps.analysis.claims import evidence
 from maxmincaps.recipe import Recipe
 from maxmincaps.studies import STUDIES
 from maxmincaps.studies.records import row_of
@@ -49,3 +50,14 @@ def write_diverged(rows, *keys):
     """Let these runs of a study be without a result."""
     for key in keys:
         rows[key] |= {"status": "diverged", "best_test_accuracy": None, "final_test_accuracy": None}
+
+
+def by_name(rows):
+    """What the runs say of each claim."""
+    return {found.name: found for found in evidence(list(rows))}
+
+
+def as_the_paper(entry):
+    """The accuracy of a run of Table 1 that agrees with the paper's, a little higher or lower in each seed."""
+    value = STUDIES["datasets"].reported("best_test_accuracy", entry.recipe.dataset, entry.line.label)
+    return value.value + 0.001 * entry.recipe.seed * (1 if entry.line.label == "Max-Min" else -1)

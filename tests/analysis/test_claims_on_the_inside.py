@@ -1,0 +1,89 @@
+"""What the paper says of couplings, logits and lengths is judged by what the records kept of them."""
+
+import pytest
+import torch
+
+from maxmincaps.analysis.compare import Verdict
+from tests.analysis.records import as_the_paper, by_name, write_diverged, write_lengths, write_study, write_trace
+
+INSIDE = (
+    "softmax-stays-near-start", "max-min-spreads", "several-strong-parents", "most-logits-stay-at-zero",
+    "true-class-longer", "other-classes-shorter", "tuning-keeps-shape",
+)  # fmt: skip
+
+
+def test_runs_whose_records_lack_what_a_claim_is_measured_by_are_not_called_no_runs(tmp_path):
+    rows = write_study(tmp_path, "datasets", "full", as_the_paper)
+    found = by_name(rows.values())
+    for name in INSIDE:
+        assert (found[name].verdict, found[name].n) == (Verdict.TOO_FEW, 0)
+        assert found[name].ours == "the records do not hold what this is measured by"
+        assert "20 epochs" in found[name].budget
+
+
+@pytest.mark.parametrize(("outliers", "verdict"), [(5, Verdict.FAILS), (20, Verdict.HOLDS)])
+def test_a_few_children_with_nine_strong_parents_do_not_make_up_for_many_with_one(tmp_path, outliers, verdict):
+    rows = write_study(tmp_path, "datasets", "full", as_the_paper)
+    logits, couplings = torch.randn(3, 100, 10, generator=torch.Generator().manual_seed(0)), torch.zeros(3, 100, 10)
+    couplings[:, :, 0] = 1.0
+    couplings[:, :outliers, 1:] = 0.9
+    for row in rows.values():
+        write_trace(tmp_path / row["fingerprint"], logits, couplings)
+    found = by_name(rows.values())["several-strong-parents"]
+    assert (found.verdict, found.ours.split(" (")[0]) == (verdict, f"{outliers} % of the voting children")
+
+
+def test_runs_on_other_images_are_not_among_the_papers(tmp_path):
+    """What `maxmincaps quickstart` leaves stands in for the paper's datasets only where there is nothing else."""
+    quick = write_study(tmp_path, "datasets", "quickstart", lambda entry: 97.0)
+    rows = {**write_study(tmp_path, "datasets", "full", as_the_paper), **quick}
+    for row in rows.values():
+        write_trace(tmp_path / row["fingerprint"], torch.randn(3, 20, 10), torch.full((3, 20, 10), 0.1))
+    write_diverged(rows, ("Softmax", None, "mnist", 0))
+    alone, together = (by_name(own.values())["softmax-stays-near-start"] for own in (quick, rows))
+    assert (alone.n, together.n) == (1, 24)
+    assert "1 diverged" in together.budget
+
+
+def test_a_claim_about_both_normalizations_needs_both(tmp_path):
+    rows = write_study(tmp_path, "datasets", "full", as_the_paper)
+    for (label, *_), row in rows.items():
+        logits = torch.zeros(3, 100, 10)
+        logits[1:, : 80 if label == "Max-Min" else 1] = 1.0
+        write_trace(tmp_path / row["fingerprint"], logits, torch.full((3, 100, 10), 0.1))
+    assert by_name(rows.values())["most-logits-stay-at-zero"].verdict is Verdict.FAILS
+
+
+def test_a_damaged_record_costs_the_claims_that_ask_for_it_and_no_others(tmp_path):
+    rows = write_study(tmp_path, "datasets", "full", as_the_paper)
+    (tmp_path / rows["Max-Min", None, "mnist", 0]["fingerprint"] / "trace.safetensors").write_bytes(b"torn")
+    found = by_name(rows.values())
+    assert found["max-min-spreads"].ours.startswith("cannot be judged: ")
+    assert found["better-on-mnist"].verdict is Verdict.HOLDS
+
+
+def test_what_is_inside_the_networks_is_judged_by_their_traces_and_lengths(tmp_path):
+    rows = write_study(tmp_path, "datasets", "full", as_the_paper)
+    labels = torch.arange(100) % 10
+    noise = torch.Generator().manual_seed(0)
+    confused_with = 0.02 * torch.rand(10, 10, generator=noise)
+    for (label, *_), row in rows.items():
+        hard = label == "Max-Min"
+        logits = torch.zeros(3, 50, 10)
+        logits[1:, :20] = torch.randn(2, 20, 10, generator=noise)
+        couplings = torch.rand(3, 50, 10, generator=noise) if hard else torch.full((3, 50, 10), 0.1)
+        write_trace(tmp_path / row["fingerprint"], logits, couplings)
+        lengths = torch.eye(10)[labels] * (0.9 if hard else 0.8) + (0.05 if hard else 0.1) + confused_with[labels]
+        write_lengths(tmp_path / row["fingerprint"], lengths + 1e-3 * torch.rand(100, 10, generator=noise), labels)
+    found = by_name(rows.values())
+    assert {name: found[name].verdict for name in INSIDE} == dict.fromkeys(INSIDE, Verdict.HOLDS)
+
+
+def test_tuning_curves_that_have_nothing_but_their_peaks_in_common_are_not_alike(tmp_path):
+    rows = write_study(tmp_path, "datasets", "full", as_the_paper)
+    labels = torch.arange(100) % 10
+    noise = torch.Generator().manual_seed(0)
+    for row in rows.values():
+        lengths = 0.9 * torch.eye(10)[labels] + 0.05 * torch.rand(10, 10, generator=noise)[labels]
+        write_lengths(tmp_path / row["fingerprint"], lengths, labels)
+    assert by_name(rows.values())["tuning-keeps-shape"].verdict is Verdict.FAILS
