@@ -3,7 +3,7 @@ import re
 import matplotlib
 import numpy as np
 import pytest
-from matplotlib.colors import to_hex
+from matplotlib.colors import to_hex, to_rgb
 
 from maxmincaps import CapsNet, load
 from maxmincaps.analysis.poll import Question
@@ -18,7 +18,7 @@ from maxmincaps.report.beginning import Curve, first_steps
 from maxmincaps.report.learning_chapter import LEARNING_TOLD, learning
 from maxmincaps.report.material import Material
 from maxmincaps.report.poll import human_or_network
-from maxmincaps.report.style import LOOKS, footnote, for_page, save
+from maxmincaps.report.style import LOOKS, footnote, for_page, ink_on, save
 from maxmincaps.training.responses import responses
 
 
@@ -48,7 +48,7 @@ def test_max_min_is_blue_solid_with_triangles_and_softmax_orange_dashed_with_cir
     figure = curves.against_iterations([("MNIST", {"softmax": [point], "max-min": [point]})], "test accuracy (%)")
     drawn = lines_of(figure.axes[0])[LOOKS[name].colour]
     assert (drawn.get_linestyle(), drawn.get_marker()) == (line, marker)
-    colour = matplotlib.colors.to_rgb(LOOKS[name].colour)
+    colour = to_rgb(LOOKS[name].colour)
     assert int(np.argmax(colour)) == strongest  # red leads in orange, blue in blue
 
 
@@ -161,11 +161,36 @@ def test_test_against_training_accuracy_shows_all_but_the_steep_first_epochs_and
     run = [(30.0, 40.0), (70.0, 80.0), (96.0, 97.0), (98.0, 97.5)]
     (axes,) = curves.against_training([("digits", {"max-min": [run], "softmax": [run]})], steep=2).axes
     low, high = axes.get_xlim()
-    assert 95 < low < 96 < 98 < high < 99
+    assert 94 < low < 96 < 98 < high < 99
     assert axes.lines[0].get_xydata().tolist() == [list(point) for point in run]
     learnt_by_heart = [(100.0, 97.0)] * 4
     (axes,) = curves.against_training([("digits", {"max-min": [learnt_by_heart]})], steep=2).axes
     assert axes.get_xlim()[0] < 100 < axes.get_xlim()[1]
+
+
+def test_the_last_images_that_are_learnt_are_told_apart():
+    run = [(percent, 97.0) for percent in (90.0, 99.0, 99.9, 99.98, 100.0)]
+    (axes,) = curves.against_training([("digits", {"max-min": [run]})]).axes
+    low, high = axes.get_xlim()
+    places = axes.transAxes.inverted().transform(axes.transData.transform(run))[:, 0]
+    assert low < 90 < 100 < high
+    assert min(np.diff(places)) > 0.1
+    assert {90, 99, 99.9, 100} <= set(axes.get_xticks())
+
+
+def test_settings_that_make_no_difference_do_not_look_as_steep_as_those_that_do():
+    flat, steep = ([curves.Point(1, [98.0]), curves.Point(2, [high])] for high in (98.1, 99.5))
+    panels = [(name, {"max-min": points}) for name, points in (("q", flat), ("start", steep))]
+    first, second = curves.against_bound(panels, "test accuracy (%)").axes
+    assert first.get_ylim() == second.get_ylim()
+
+
+@pytest.mark.parametrize("ground", ["#ffffff", "#000000", "#e8ab60", "#d97706", "#0067a5", "#6ba3cb", "#777777"])
+def test_letters_on_a_coloured_ground_can_be_read(ground):
+    dark, light = sorted(
+        np.array(to_rgb(colour)) ** 2.2 @ (0.2126, 0.7152, 0.0722) for colour in (ground, ink_on(ground))
+    )
+    assert (light + 0.05) / (dark + 0.05) >= 4
 
 
 def test_bounds_lie_on_a_logarithmic_axis():

@@ -9,9 +9,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
-from matplotlib.ticker import MaxNLocator, NullLocator
+from matplotlib.ticker import FormatStrFormatter, MaxNLocator, NullLocator
 
-from maxmincaps.report.style import FAINT, FULL_WIDTH, INK, LOOKS, PAPER, letters, look, panel_title, shades, styled
+from maxmincaps.report.style import FAINT, FULL_WIDTH, INK, LOOKS, ink_on, letters, look, panel_title, shades, styled
 
 COLUMNS = 3
 NARROWEST = 0.5
@@ -49,6 +49,8 @@ def against_iterations(panels: Sequence[tuple[str, Curves]], measure: str) -> Fi
     figure, grid = _grid([title for title, _ in panels], measure, "routing iterations")
     for axes, (_, curves) in zip(grid.flat, panels, strict=False):
         _curves(axes, curves, APART)
+        if axes.has_data():
+            axes.set_xlim(axes.get_xticks()[0] - 0.6, axes.get_xticks()[-1] + 0.6)
     _one_legend(grid)
     return figure
 
@@ -61,6 +63,10 @@ def against_bound(panels: Sequence[tuple[str, Curves]], measure: str) -> Figure:
         axes.set_xscale("log")
         axes.xaxis.set_minor_locator(NullLocator())
         _curves(axes, curves)
+    # One accuracy in all panels, so one axis: what makes no difference must not look as steep as what does.
+    lows, highs = zip(*(axes.get_ylim() for axes in grid.flat if axes.has_data()), strict=True)
+    for axes in grid.flat:
+        axes.set_ylim(min(lows), max(highs))
     _one_legend(grid)
     return figure
 
@@ -152,8 +158,8 @@ def beside(reference: str, lines: Sequence[tuple[str, Sequence[float] | str]], m
             words = found if isinstance(found, str) else f"{fmean(found):+.2f}, outside"
             axes.text(0.01, row, words, transform=axes.get_yaxis_transform(), va="center", color=FAINT)
             continue
-        axes.scatter(found, [row] * len(found), s=6, color=INK, alpha=0.5, linewidths=0)
-        axes.plot([fmean(found)], [row], "D", color=INK, markersize=4)
+        axes.plot([fmean(found)], [row], "D", color=INK, markersize=7, markerfacecolor="none", markeredgewidth=0.8)
+        axes.scatter(found, [row] * len(found), s=7, color=INK, linewidths=0)
         drawn += found
     low, high = _room(drawn) or (0.0, 0.0)
     axes.set_xlim(low - 0.14 * (high - low), high)  # room for words, which no guide may cross
@@ -185,10 +191,10 @@ def grids(
         values = np.array([[found.get((row, column), math.nan) for column in columns] for row in rows])
         # Most differences lie among the good ones; what lies far below is as pale as what lies a little below.
         top = np.nanmax(values) if found else 100.0
-        axes.imshow(values, cmap=shades(this.colour, 0.1), vmin=top - 4, vmax=top, aspect="auto")
+        picture = axes.imshow(values, cmap=shades(this.colour, 0.1), vmin=top - 4, vmax=top, aspect="auto")
         for (row, column), value in np.ndenumerate(values):
             text = "not run" if math.isnan(value) else f"{value:.2f}"
-            ink = PAPER if value > top - 1.5 else INK
+            ink = INK if math.isnan(value) else ink_on(picture.to_rgba(value))
             axes.text(
                 column, row, text, ha="center", va="center", color=ink, fontweight="bold" if value == top else None
             )
@@ -205,8 +211,8 @@ def grids(
 
 Run = Sequence[tuple[float, float]]
 """One run: where it stood on both axes after each epoch."""
-Ends = tuple[float | None, float | None]
-"""Where an axis begins and where it ends; None: where matplotlib lets it."""
+ALL_RIGHT = 0.01
+"""Percent of the images that are added to the wrong ones on a logarithmic axis, so that none wrong has a place too."""
 
 
 @styled
@@ -233,11 +239,39 @@ def by_epoch(
 def against_training(
     panels: Sequence[tuple[str, Mapping[str, Sequence[Run]]]], measure: str = "test accuracy (%)", steep: int = 0
 ) -> Figure:
-    """Draw titled panels of a measure against training accuracy, epoch by epoch; the first `steep` may lie outside."""
+    """Draw titled panels of a measure against training accuracy, epoch by epoch; the first `steep` may lie outside.
+
+    The axis is stretched towards 100 %: most epochs lie where hardly an image is wrong.
+    """
     figure, grid = _run_panels(panels, measure, "training accuracy (%)", steep)
     for axes, (_, lines) in zip(grid.flat, panels, strict=False):
-        axes.set_xlim(_limits(lines, steep)[0])
+        axes.set_xscale("function", functions=(_nines, _from_nines))
+        seen = [_nines(training) for runs in lines.values() for run in runs for training, _ in run[steep:] or run]
+        room = max(0.05 * (max(seen) - min(seen)), 0.01)  # runs that know all images have but one training accuracy
+        low, high = min(seen) - room, max(seen) + room
+        axes.set_xlim(_from_nines(low), _from_nines(high))
+        axes.set_xticks(_ticks_of_nines(low, high))
+        axes.xaxis.set_major_formatter(FormatStrFormatter("%g"))
     return figure
+
+
+def _nines(percent: float) -> float:
+    """Tell how near to 100 % an accuracy is: 0 for 99 %, 1 for 99.9 %, nearly 2 for 99.99 %, 2 for all images."""
+    return -np.log10(np.maximum(100 - percent + ALL_RIGHT, 1e-9))
+
+
+def _from_nines(nines: float) -> float:
+    return 100 + ALL_RIGHT - 10.0**-nines
+
+
+def _ticks_of_nines(low: float, high: float) -> list[float]:
+    """Choose accuracies that do not crowd, the roundest first."""
+    found: list[float] = []
+    for percent in (100, 99.9, 99, 90, 50, *range(95, 0, -5), 98, 99.5, 99.8, 99.95):
+        place = _nines(percent)
+        if low <= place <= high and all(abs(place - _nines(other)) > (high - low) / 6 for other in found):
+            found.append(percent)
+    return sorted(found)
 
 
 def _run_panels(
@@ -247,20 +281,11 @@ def _run_panels(
     for axes, (_, lines) in zip(grid.flat, panels, strict=False):
         for name, runs in lines.items():
             _run_lines(axes, name, runs)
-        axes.set_ylim(bottom=_limits(lines, steep)[1][0])
+        later = [value for runs in lines.values() for run in runs for _, value in run[steep:]]
+        if steep and later:
+            axes.set_ylim(bottom=min(later) - max(0.05 * (max(later) - min(later)), 0.01))
     _one_legend(grid)
     return figure, grid
-
-
-def _limits(lines: Mapping[str, Sequence[Run]], steep: int) -> tuple[Ends, Ends]:
-    """Give where both axes begin and end if the first `steep` points of a run need not be seen."""
-    later = [point for runs in lines.values() for run in runs for point in run[steep:]]
-    if not steep or not later:
-        return (None, None), (None, None)
-    lowest, highest = np.min(later, axis=0), np.max(later, axis=0)
-    room = np.maximum(0.05 * (highest - lowest), 0.01)  # runs that know all images have but one training accuracy
-    across, up = zip(lowest - room, highest + room, strict=True)
-    return across, up
 
 
 def _run_lines(axes: Axes, name: str, runs: Sequence[Run]) -> None:

@@ -23,8 +23,8 @@ LEARNING_TOLD = {
 
 ONE_BY_ONE = {
     "options": "each option alone, less that of plain training.",
-    "by-heart": "the default with one setting changed, less that of the default; by then hardly a training image is "
-    "still wrong.",
+    "by-heart": "the default with one setting changed (with a slow W: four), less that of the default; by then hardly "
+    "a training image is still wrong.",
 }
 """Studies that change one setting at a time, and what their figures show."""
 
@@ -127,18 +127,25 @@ def _one_by_one(material: Material, name: str) -> Plate:
 
 def _beginning(material: Material) -> list[Plate]:
     runs = material.shown("beginning")
-    words = (
-        "The first hundred steps, with one setting changed in each column; thick the default, "
-        "dashed the other values. Gradients are root mean squares over a layer's weights."
-    )
     title = "The first hundred steps"
+    words = (
+        "Thick the default, dashed other values of the setting above a column (¼ and 4: times the default's; literal: "
+        "the recipe `paper`, which differs in several). Gradients are root mean squares over a layer's weights."
+    )
     found = [(factor, _first_steps(runs, factor)) for factor in FACTORS]
     columns = [(factor, drawn) for factor, drawn in found if any(not curve.default for curve in drawn)]
     if not columns:
         return [absent("first-steps", title, words, runs.study)]
     halves = [columns[at : at + COLUMNS] for at in range(0, len(columns), COLUMNS)]
     return [
-        material.plate(f"first-steps-{number}", title, words, first_steps(half), study_command(runs), runs.rows)
+        material.plate(
+            f"first-steps-{number}",
+            title,
+            f"Varied: {', '.join(factor for factor, _ in half)}. {words}",
+            first_steps(half),
+            study_command(runs),
+            runs.rows,
+        )
         for number, half in enumerate(halves, 1)
     ]
 

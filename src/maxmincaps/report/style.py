@@ -18,12 +18,15 @@ from matplotlib.colors import LinearSegmentedColormap, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import FuncFormatter
+from matplotlib.typing import ColorType
 
 INK = "#24292f"
 """Text and axes. The page gives this colour its own value in the dark."""
 FAINT = "#8b949e"
 """What helps reading and is not the message: grids, notes, the paper's values."""
 PAPER = "#ffffff"
+PRINT = "#1b1f24"
+"""Dark letters on a coloured ground, which the page leaves dark."""
 PNG_DPI = 200
 FULL_WIDTH = 7.2
 """Inches: the width of a page's text."""
@@ -123,6 +126,17 @@ def shades(colour: str, lightest: float = 0.0) -> LinearSegmentedColormap:
     """Give the scale from white (or a tint of the colour) to the colour."""
     tint = tuple(1 - lightest * (1 - part) for part in to_rgb(colour))
     return LinearSegmentedColormap.from_list(f"shades of {colour}", [tint, colour])
+
+
+def ink_on(ground: ColorType) -> str:
+    """Choose dark or white letters, whichever stand out more on a ground that is the same by day and in the dark."""
+    return max((PAPER, PRINT), key=lambda ink: abs(log10((_light(ink) + 0.05) / (_light(ground) + 0.05))))
+
+
+def _light(colour: ColorType) -> float:
+    """Give a colour's relative luminance, by which WCAG 2 defines contrast."""
+    linear = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in to_rgb(colour))
+    return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
 
 
 def letters() -> Iterator[str]:

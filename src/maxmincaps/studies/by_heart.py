@@ -4,8 +4,9 @@ Claim    none of the paper's. `rates` and `options` tell what makes a network le
          by at the end of a training in which hardly a training image is still wrong.
 Runs     MNIST with Max-Min, 10,000 training images, 8 epochs, the default recipe with one setting changed: the
          reconstruction loss weighed 20 times as much, as in Sabour's code; a cosine instead of the slow decay; twice
-         the learning rate; batches of 64; the margins of the paper's MNIST record; Sabour's initial values, with the
-         common rate for PrimaryCaps and a twenty-fifth of the default's for W.
+         the learning rate; batches of 64; the margins of the paper's MNIST record. In one line four are changed:
+         Sabour's initial values of convolutions and decoder, the common rate for PrimaryCaps, and for W a twentieth
+         of the default's sigma and a twenty-fifth of its rate.
 Measure  accuracy on the last 20,000 training images, which are held out: many, as the differences are small.
 Cost     about ten minutes a run on one core with bf16, seventy in all.
 Command  maxmincaps study run by-heart
