@@ -1,5 +1,6 @@
 """The command line: verbs are found here and loaded when they are called, so that `--help` needs no torch."""
 
+import io
 import signal
 import sys
 from collections.abc import Sequence
@@ -118,6 +119,9 @@ _verb(app, "bench:bench", "bench", "Time our training step beside a textbook's, 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command; wrong input is one line and exit code 2, never a traceback."""
     signal.signal(signal.SIGTERM, _as_ctrl_c)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a pipe may have letters for neither bars nor check marks
+            stream.reconfigure(errors="replace")
     try:
         app(arguments)
     except InputError as error:

@@ -42,10 +42,10 @@ class DataSettings(Settings):
     """Hold out the last N training images; "best" then means best on them, and the test set only reports."""
 
     image_size: int | None = Field(None, ge=1)
-    """Resize the images of your own folder to N×N. Default: the size of its first image."""
+    """Resize the images to N×N. Default: as they are; of your own folder, the size of its first image."""
 
     grey: bool | None = None
-    """Read your own folder in grey (or, with --no-grey, in colour). Default: as its first image is."""
+    """Turn images grey (or, with --no-grey, coloured). Default: as they are; of your own folder, as its first is."""
 
     crop: int | None = Field(None, ge=0)
     """Random N×N windows for training, the central one for testing; 0 for none. Default: 24 for cifar10, else none."""

@@ -158,6 +158,18 @@ def test_the_vote_and_the_record_are_judged_by_the_lengths_in_the_records(tmp_pa
     assert (found["vote-beats-one"].verdict, found["vote-beats-one"].n) == (Verdict.HOLDS, 3)
 
 
+def test_some_of_the_papers_seeds_are_not_its_budget_whatever_their_verdict(tmp_path):
+    def accuracy(entry):
+        return 99.8 if entry.line.label == "Max-Min" else 99.5
+
+    some, all_ten = (
+        write_study(tmp_path / f"{seeds}", "mnist-record", "paper", accuracy, seeds=seeds) for seeds in (3, 10)
+    )
+    for rows, at_paper in ((some, False), (all_ten, True)):
+        found = by_name(rows.values())["record-beats-softmax"]
+        assert (found.verdict, found.at_paper) == (Verdict.HOLDS, at_paper)
+
+
 def test_three_of_the_papers_ten_seeds_that_miss_its_best_refute_nothing(tmp_path):
     rows = write_study(tmp_path, "mnist-record", "paper", lambda entry: 99.79, seeds=3)
     assert by_name(rows.values())["single-record"].verdict is Verdict.UNDECIDED

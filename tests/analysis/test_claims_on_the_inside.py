@@ -79,6 +79,16 @@ def test_what_is_inside_the_networks_is_judged_by_their_traces_and_lengths(tmp_p
     assert {name: found[name].verdict for name in INSIDE} == dict.fromkeys(INSIDE, Verdict.HOLDS)
 
 
+def test_a_network_that_always_says_everything_has_no_tuning_curve_and_costs_nothing_else(tmp_path):
+    rows = write_study(tmp_path, "datasets", "full", as_the_paper)
+    labels = torch.arange(100) % 10
+    for (_, _, dataset, seed), row in rows.items():
+        said = torch.ones(100, 10) if (dataset, seed) == ("mnist", 0) else torch.rand(10, 10)[labels]
+        write_lengths(tmp_path / row["fingerprint"], said, labels)
+    found = by_name(rows.values())["tuning-keeps-shape"]
+    assert (found.n, found.verdict) == (9, Verdict.FAILS)  # of ten pairs on MNIST and CIFAR10
+
+
 def test_tuning_curves_that_have_nothing_but_their_peaks_in_common_are_not_alike(tmp_path):
     rows = write_study(tmp_path, "datasets", "full", as_the_paper)
     labels = torch.arange(100) % 10

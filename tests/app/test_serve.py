@@ -120,6 +120,11 @@ def test_an_address_in_use_or_nowhere_is_one_line():
     taken = socket.create_server(("127.0.0.1", 0))
     with closing(taken), pytest.raises(InputError, match="cannot be listened on"):
         Door.open("127.0.0.1", taken.getsockname()[1])
+    own = Door.open("127.0.0.1", 0)  # that has not begun to serve
+    with pytest.raises(InputError, match="cannot be listened on"):
+        Door.open("127.0.0.1", own.port)
+    for each in own.sockets:
+        each.close()
     for host, port in (("no.such.host.invalid", 0), ("127.0.0.1", 70_000), ("203.0.113.7", 0)):
         with pytest.raises(InputError, match="--host or --port"):
             Door.open(host, port)

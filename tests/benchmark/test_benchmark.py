@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from maxmincaps import CapsNet, capsule_loss
+from maxmincaps.benchmark import compare as comparing
 from maxmincaps.benchmark.compare import RATIOS, Ratio, cases_of, compare
 from maxmincaps.benchmark.textbook import TextbookCapsNet
 from maxmincaps.benchmark.worker import CONTESTANTS, SHAPES, Case
@@ -61,3 +62,10 @@ def test_a_comparison_times_each_case_in_its_own_process_and_gives_ratios():
     found = compare([Ratio("itself", small, small)], rounds=2, threads=1)
     assert found["ratios"] == [{"name": "itself", "median": 1, "lowest": 1, "highest": 1, "floor": None}]
     assert [each["step_ms"] > 0 for each in found["timings"][0]["rounds"]] == [True, True]
+
+
+def test_a_system_that_does_not_tell_memory_costs_the_ratio_of_memory_alone(monkeypatch):
+    monkeypatch.setattr(comparing, "_in_own_process", lambda case, threads: {"step_ms": 2.0, "memory_mb": 0.0})
+    case = Case("ours")
+    found = compare([Ratio("time", case, case), Ratio("memory", case, case, of="memory_mb")], rounds=2, threads=1)
+    assert [ratio["name"] for ratio in found["ratios"]] == ["time"]

@@ -213,21 +213,35 @@ def test_a_normalization_of_ones_own_may_make_tensors_wherever_the_network_is_bu
     assert layer.sigma == RoutedCapsules(8, 3, normalization=halved).sigma
 
 
+class Tempered(torch.nn.Module):
+    """A normalization with something to learn."""
+
+    def __init__(self):
+        super().__init__()
+        self.temperature = torch.nn.Parameter(torch.ones(()))
+
+    def forward(self, logits):
+        return (logits / self.temperature).softmax(dim=-1)
+
+
 def test_a_normalization_with_parameters_is_learnt_moved_and_saved_with_its_layer():
-    class Tempered(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.temperature = torch.nn.Parameter(torch.ones(()))
-
-        def forward(self, logits):
-            return (logits / self.temperature).softmax(dim=-1)
-
     layer = RoutedCapsules(8, 3, normalization=Normalization(Tempered()), full_backpropagation=True).double()
     layer(torch.rand(2, 8, 8, dtype=torch.float64)).square().sum().backward()
     (name,) = (name for name, _ in layer.named_parameters() if name.endswith("temperature"))
     assert layer.get_parameter(name).dtype == torch.float64
     assert layer.get_parameter(name).grad != 0
     assert name in layer.state_dict()
+
+
+def test_what_one_network_learns_is_not_what_a_name_stands_for(monkeypatch):
+    monkeypatch.setitem(NORMALIZATIONS, "tempered", Normalization(Tempered()))
+    first, second = (RoutedCapsules(8, 3, normalization="tempered") for _ in range(2))
+    with torch.no_grad():
+        first.learnt_normalization.temperature.fill_(5.0)
+    logits = torch.rand(2, 3)
+    assert not first.normalization(logits).equal(second.normalization(logits))
+    first.to("meta")  # as on a GPU: the next network is built elsewhere
+    assert RoutedCapsules(8, 3, normalization="tempered").learnt_normalization.temperature == 1
 
 
 def test_a_built_in_function_has_no_settings_to_set():

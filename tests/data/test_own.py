@@ -164,9 +164,10 @@ def test_a_picture_taken_sideways_is_seen_upright(tmp_path):
     assert load(folder).images.shape[1:] == (3, 20, 10)
 
 
-def test_files_that_are_no_pictures_and_hidden_folders_are_left_alone(tmp_path):
+def test_files_that_are_no_pictures_and_what_is_hidden_are_left_alone(tmp_path):
     folder = write_folder(tmp_path / "own", 5)
     (folder / "red" / "notes.txt").write_text("hello")
+    (folder / "red" / "._00.png").write_bytes(b"what macOS leaves on other disks")
     (folder / ".git").mkdir()
     (folder / "readme.md").write_text("hello")
     assert len(load(folder, "train")) == 12

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.model_selection import cross_val_score
@@ -97,6 +98,15 @@ def test_a_clone_has_all_parameters_and_a_wrong_setting_is_told_by_name(digits):
 def test_a_setting_that_would_change_nothing_is_refused_and_the_right_ones_are_named(digits, name):
     with pytest.raises(InputError, match=f"is called '{name}'; there are .*conv_channels"):
         small(settings=SMALL | {name: 2}).fit(*digits)
+
+
+def test_a_users_default_device_is_not_where_its_batches_are_drawn(digits):
+    torch.set_default_device("meta")
+    try:
+        fitted = small().fit(*digits)
+    finally:
+        torch.set_default_device(None)
+    assert (fitted.predict(digits[0]) == small().fit(*digits).predict(digits[0])).all()
 
 
 def test_it_is_trained_on_the_device_that_its_settings_name(digits):

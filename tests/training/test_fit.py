@@ -12,7 +12,7 @@ from maxmincaps.data.images import splits
 from maxmincaps.errors import InputError
 from maxmincaps.training import processes
 from maxmincaps.training.checkpoint import CHECKPOINT
-from maxmincaps.training.evaluate import class_lengths
+from maxmincaps.training.evaluate import at_once, class_lengths
 from maxmincaps.training.prepare import initial_network
 from maxmincaps.training.responses import responses
 from tests.training.bits import equal_bits, weights_of
@@ -93,6 +93,23 @@ def test_the_first_steps_are_described_and_the_watching_changes_nothing(whole, t
     assert lines[0]["gradients"].keys() == {"conv1", "primary", "votes", "decoder"}
     assert all(0 < line["class_length"] < line["longest_class_length"] < 1 for line in lines)
     assert all(0 <= low <= middle <= high <= 1 for line in lines for low, middle, high in [line["couplings"]])
+
+
+@pytest.mark.parametrize(("side", "together"), [(28, 500), (32, 500), (64, 125), (1000, 1)])
+def test_large_images_are_judged_few_at_a_time(side, together):
+    assert at_once((3, side, side)) == together
+
+
+@pytest.mark.parametrize(
+    ("built", "machine", "processor", "expected"),
+    [(False, "arm64", True, False), (True, "x86_64", False, False), (True, "AMD64", True, True)],
+)
+def test_bf16_is_used_where_the_processor_has_it(monkeypatch, built, machine, processor, expected):
+    """Not in builds without oneDNN, as on a Mac, nor where AVX-512 would emulate it."""
+    monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: built)
+    monkeypatch.setattr(processes.platform, "machine", lambda: machine)
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: processor)
+    assert processes.has_bf16(torch.device("cpu")) is expected
 
 
 def test_the_average_is_that_of_the_steps(tiny, tmp_path):

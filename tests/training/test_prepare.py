@@ -1,10 +1,14 @@
 """What a training starts with: initial values, and how fast each layer learns at each step."""
 
+from pathlib import Path
+
 import pytest
 import torch
 
 from maxmincaps import CapsNet
 from maxmincaps.data.images import splits
+from maxmincaps.errors import InputError
+from maxmincaps.training.checkpoint import optimizer_tensors, restore_optimizer
 from maxmincaps.training.prepare import initial_network, learning_rate_at, optimizer_for
 
 
@@ -49,6 +53,20 @@ def test_w_moves_the_further_the_smaller_the_couplings_are_that_it_acts_through(
     assert rates(tiny(normalization="uniform"))["votes"] == 1
     assert rates(tiny(normalization="softmax"))["votes"] == pytest.approx(10)
     assert rates(tiny())["votes"] == pytest.approx(2.5, rel=0.01)
+
+
+def test_a_parameter_that_no_gradient_reached_does_not_keep_a_run_from_being_continued(tiny):
+    network = initial_network(tiny(), splits(tiny()).train)
+    network.digits.register_parameter("idle", torch.nn.Parameter(torch.ones(())))
+    network(torch.rand(2, *network.image_shape)).lengths.sum().backward()
+    optimizer, again = (optimizer_for(tiny(), network) for _ in range(2))
+    optimizer.step()
+    tensors = optimizer_tensors(optimizer)
+    restore_optimizer(again, tensors, Path("checkpoint"))
+    assert optimizer_tensors(again).keys() == tensors.keys()
+    del tensors["0.exp_avg"]
+    with pytest.raises(InputError, match="does not fit the network"):
+        restore_optimizer(again, tensors, Path("checkpoint"))
 
 
 @pytest.mark.parametrize("default", [torch.device("meta"), torch.float64])

@@ -56,6 +56,14 @@ def test_a_false_result_does_not_pass_verification(whole, tmp_path):
         list(verified(copy))
 
 
+@pytest.mark.parametrize("epoch", [0, 1000])
+def test_a_best_epoch_that_was_never_trained_does_not_pass_verification(tiny, tmp_path, epoch):
+    record = fit(tiny(test_images=None, epochs=1), tmp_path / "run")
+    (record.folder / "result.json").write_text(json.dumps({**record.result, "best_epoch": epoch}))
+    with pytest.raises(InputError, match=f"says best_epoch {epoch} of 1"):
+        list(verified(record.folder))
+
+
 def test_a_best_accuracy_that_the_history_does_not_have_does_not_pass_by_an_image(tiny, tmp_path):
     record = fit(tiny(test_images=None), tmp_path / "run")
     assert list(verified(record.folder))

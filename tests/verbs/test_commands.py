@@ -1,6 +1,7 @@
 """The command as a user meets it: what it prints, how it ends, what it leaves alone."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -32,6 +33,12 @@ def test_help_and_a_mistyped_verb_answer_without_torch():
         [sys.executable, "-m", "maxmincaps", "--help"], capture_output=True, text=True, check=True
     ).stdout
     assert all(verb in shown for verb in ("train", "evaluate", "predict", "runs", "verify", "data", "study"))
+
+
+def test_where_a_pipe_has_no_letters_for_bars_the_answer_comes_without_them(seven):
+    words = [sys.executable, "-m", "maxmincaps", "predict", str(seven)]
+    shown = subprocess.run(words, capture_output=True, check=True, env={**os.environ, "PYTHONIOENCODING": "cp1252"})
+    assert b"seven.png  is  7" in shown.stdout
 
 
 @pytest.mark.parametrize(

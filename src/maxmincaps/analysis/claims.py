@@ -10,8 +10,8 @@ from maxmincaps.analysis.judges import MAX_MIN, SOFTMAX, Finding
 from maxmincaps.errors import InputError
 from maxmincaps.studies import STUDIES
 from maxmincaps.studies.bounds import W_KEPT
-from maxmincaps.studies.records import Row, budgets_in_words, shown_rows
-from maxmincaps.studies.study import DATASETS, PAPER_SCALE, title_of
+from maxmincaps.studies.records import Row, budgets_in_words, has_papers_budget, shown_rows
+from maxmincaps.studies.study import DATASETS, title_of
 
 
 @dataclass(frozen=True)
@@ -40,11 +40,8 @@ class Evidence:
     study: str
     scales: tuple[str, ...]
     """The scales whose runs were looked at. Empty: there are none."""
-
-    @property
-    def at_paper(self) -> bool:
-        """Whether all the runs have the paper's budget."""
-        return set(self.scales) == {PAPER_SCALE}
+    at_paper: bool
+    """Whether the runs are all that the paper has, with its budget."""
 
 
 def evidence(rows: Sequence[Row]) -> list[Evidence]:
@@ -74,7 +71,14 @@ def _evidence(claim: Claim, rows: Sequence[Row]) -> Evidence:
         verdict=finding.verdict,
         study=claim.study,
         scales=tuple(dict.fromkeys(row["scale"] for row in finding.rows)),
+        at_paper=bool(finding.rows) and _at_paper(claim, finding),
     )
+
+
+def _at_paper(claim: Claim, finding: Finding) -> bool:
+    if finding.at_paper is not None:
+        return finding.at_paper
+    return has_papers_budget(STUDIES[claim.study], finding.rows)
 
 
 def _reported(study: str, measure: str, dataset: str, line: str) -> float:

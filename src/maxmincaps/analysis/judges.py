@@ -37,6 +37,8 @@ class Finding:
     """The runs that were looked at, diverged ones too."""
     n: int
     """Runs, or pairs of runs, that count."""
+    at_paper: bool | None = None
+    """Whether these are all the runs that the paper has of it. None: it has as many as of their lines."""
 
 
 def _nothing(rows: Sequence[Row]) -> Finding:
@@ -282,7 +284,7 @@ def vote_record(rows: Sequence[Row]) -> Finding:
     together = vote([responses(row["folder"]) for row in here])
     ours = f"{together.error_percent:.2f} % ({len(together.wrong)} images, final weights)"
     at_paper = all(row["scale"] == PAPER_SCALE for row in here)  # all of its three
-    return Finding(ours, _reached(together.error_percent, 0.17, at_paper=at_paper), here, len(here))
+    return Finding(ours, _reached(together.error_percent, 0.17, at_paper=at_paper), here, len(here), at_paper)
 
 
 def _reached(error_percent: float, record: float, *, at_paper: bool) -> Verdict:

@@ -1,5 +1,6 @@
 """What a claim is measured by: numbers of one run, from its row or its record, and of runs side by side."""
 
+import math
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
@@ -148,7 +149,8 @@ def tuning_likenesses(rows: Sequence[Row]) -> list[float]:
         return curves[~torch.eye(*curves.shape, dtype=torch.bool)]
 
     curves = pairs(rows, beside_the_peaks, "Softmax", "Max-Min")
-    return [torch.corrcoef(torch.stack(both))[0, 1].item() for both in curves.values()]
+    found = (torch.corrcoef(torch.stack(both))[0, 1].item() for both in curves.values())
+    return [likeness for likeness in found if math.isfinite(likeness)]  # a network that always says 1 has no shape
 
 
 def _alive(row: Row) -> torch.Tensor | None:

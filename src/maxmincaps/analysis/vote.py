@@ -14,11 +14,12 @@ from maxmincaps.analysis.compare import complete
 from maxmincaps.analysis.measures import has
 from maxmincaps.errors import InputError, known
 from maxmincaps.studies.records import Row
+from maxmincaps.studies.table_3_poll import VOTERS
 from maxmincaps.training.responses import Responses
 
 Rule = Literal["majority", "summed"]
 RULES: tuple[Rule, ...] = ("majority", "summed")
-MODELS = {0: "A", 1: "B", 2: "C"}
+MODELS = dict(zip(map(int, VOTERS["seed"]), "ABC", strict=True))
 """The seeds of the networks that vote, and what the paper calls them."""
 
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import ipaddress
+import os
 import secrets
 import socket
 from dataclasses import dataclass
@@ -79,9 +80,10 @@ def _listening(host: str, port: int) -> socket.socket:
     family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     listening = socket.socket(family, kind, protocol)
     try:
-        # A server that was killed may be started again at once.
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if os.name == "posix":  # where a server that was killed may be started again at once; elsewhere beside another
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(address)
+        listening.listen()  # now, or a second server would learn only after its start that the port is taken
     except BaseException:
         listening.close()
         raise

@@ -74,7 +74,7 @@ def compare(
         "rounds": rounds,
         "environment": {**environment(torch.device("cpu")), "threads": threads, "bf16": bf16},
         "timings": [{**asdict(case), "rounds": times} for case, times in timings.items()],
-        "ratios": [_summary(ratio, timings) for ratio in ratios],
+        "ratios": [_summary(ratio, timings) for ratio in ratios if _is_known(ratio, timings)],
         "profiles": {case.contestant: _in_own_process(case, threads, profile=True) for case in (TEXTBOOK, OURS)}
         if profiles
         else {},
@@ -84,6 +84,11 @@ def compare(
 def cases_of(ratios: list[Ratio]) -> list[Case]:
     """Name every case that some ratio needs, once."""
     return list(dict.fromkeys(case for ratio in ratios for case in (ratio.above, ratio.below)))
+
+
+def _is_known(ratio: Ratio, timings: dict[Case, list[dict[str, float]]]) -> bool:
+    """Tell whether a ratio can be formed: not every system says how much memory a process has had."""
+    return all(found[ratio.of] for found in timings[ratio.below])
 
 
 def _summary(ratio: Ratio, timings: dict[Case, list[dict[str, float]]]) -> dict[str, Any]:

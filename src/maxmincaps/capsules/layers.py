@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
+from copy import deepcopy
 from dataclasses import replace
 
 import torch
@@ -89,8 +90,10 @@ class RoutedCapsules(nn.Module):
     ) -> None:
         super().__init__()
         self.normalization = normalization_of(normalization)
-        if isinstance(self.normalization.function, nn.Module):  # its parameters are learnt, moved and saved with ours
-            self.learnt_normalization = self.normalization.function
+        if isinstance(function := self.normalization.function, nn.Module):
+            # Its parameters are learnt, moved and saved with ours: what a name stands for is for each network to copy.
+            self.learnt_normalization = deepcopy(function) if isinstance(normalization, str) else function
+            self.normalization = replace(self.normalization, function=self.learnt_normalization)
         self.iterations, self.full_backpropagation = iterations, full_backpropagation
         self.weights = nn.Parameter(torch.empty(children, parents, pose, part_pose))
         self.bias = nn.Parameter(torch.zeros(parents, pose)) if bias else None

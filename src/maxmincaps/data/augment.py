@@ -53,13 +53,14 @@ def shifted(images: Images, right: Pixels, down: Pixels) -> Images:
     across, along = min(_largest(right), width), min(_largest(down), height)
     padded = functional.pad(images, (across, across, along, along))
     # The window moves against the image; beyond one image's width there is nothing but zeros.
-    return windows(padded, along - down.clamp(-along, along), across - right.clamp(-across, across), height, width)
+    top, left = along - down.clamp(-along, along), across - right.clamp(-across, across)
+    return windows(padded, top.to(images.device), left.to(images.device), height, width)
 
 
 def shift(images: Images, most: int, generator: Generator) -> Images:
     """Translate each image by up to `most` whole pixels in each direction, zeros outside."""
-    right = _whole(-most, most, len(images), generator).to(images.device)
-    down = _whole(-most, most, len(images), generator).to(images.device)
+    right = _whole(-most, most, len(images), generator)
+    down = _whole(-most, most, len(images), generator)
     return shifted(images, right, down)
 
 

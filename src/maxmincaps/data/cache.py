@@ -147,7 +147,8 @@ def read_whole(path: Path, sha256: str) -> bytes:
 def make_folder(folder: Path) -> None:
     """Make a folder, and those above it, whose names are on the disk when this returns."""
     if not folder.is_dir():
-        make_folder(folder.parent)
+        if folder != folder.parent:  # a drive that is not there has nothing above it
+            make_folder(folder.parent)
         folder.mkdir(exist_ok=True)
         sync_folder(folder.parent)
 

@@ -282,10 +282,13 @@ def _packed(source: Package, into: Path) -> Path:
 
 
 def _run(command: list[str], folder: Path) -> None:
-    if shutil.which(command[0]) is None:
+    program = shutil.which(command[0])  # whatever it ends in: on Windows `npm` is `npm.cmd`
+    if program is None:
         raise InputError(f"{command[0]} is not on this machine")
     try:
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=CLIENT_S, check=False)
+        done = subprocess.run(
+            [program, *command[1:]], cwd=folder, capture_output=True, text=True, timeout=CLIENT_S, check=False
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise InputError(f"{' '.join(command[:2])}: {one_line(error, MOST_LETTERS)}") from None
     if done.returncode != 0:

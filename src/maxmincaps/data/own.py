@@ -119,12 +119,17 @@ def _pictures_in(root: Path, folders: tuple[str, ...], classes: tuple[str, ...] 
     files: list[Path] = []
     labels: list[int] = []
     for name in folders:
-        found = sorted(file for file in (root / name).iterdir() if file.suffix.lower() in PICTURES and file.is_file())
+        found = sorted(file for file in (root / name).iterdir() if _is_picture(file))
         if not found:
             raise InputError(f"{root / name}: expected images ({', '.join(PICTURES)}), found none")
         files += found
         labels += [(classes or folders).index(name)] * len(found)
     return files, np.array(labels, np.int64)
+
+
+def _is_picture(file: Path) -> bool:
+    # Hidden files are what systems leave beside pictures, such as the `._` files of macOS.
+    return file.suffix.lower() in PICTURES and file.name[0] != "." and file.is_file()
 
 
 def _first_look(path: Path) -> tuple[int, int, bool]:

@@ -17,7 +17,7 @@ from maxmincaps.data.catalog import DATASETS
 from maxmincaps.data.images import ImageSet, load
 from maxmincaps.recipe import NetworkSettings, Recipe
 from maxmincaps.training.environment import environment
-from maxmincaps.training.evaluate import EVALUATION_BATCH
+from maxmincaps.training.evaluate import at_once
 from maxmincaps.training.prepare import initial_network, optimizer_for, threads_of
 from maxmincaps.training.processes import processes_for
 from maxmincaps.training.record import write_whole
@@ -120,13 +120,15 @@ def measured_speed(recipe: Recipe) -> Speed:
             optimizer.step()
             optimizer.zero_grad()
 
+        judged = at_once(images.shape)  # as a run judges itself
+
         @torch.inference_mode()
         def look() -> None:
-            plain(seen[:1].expand(EVALUATION_BATCH, -1, -1, -1).contiguous())  # as a run judges itself
+            plain(seen[:1].expand(judged, -1, -1, -1).contiguous())
 
         step()  # the first one takes memory and chooses kernels
         training, testing = (_seconds(task, here.device) for task in (step, look))
-        return Speed(recipe.batch_size / training, EVALUATION_BATCH / testing)
+        return Speed(recipe.batch_size / training, judged / testing)
 
 
 def network_key(recipe: Recipe) -> str:

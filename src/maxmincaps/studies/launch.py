@@ -23,6 +23,8 @@ from maxmincaps.training.record import Record, records_under
 ATTEMPTS = 4
 """How often a run is given to a worker before its deaths are taken for the run's own fault."""
 LOOK_EVERY_S = 0.5
+TRY_AGAIN_S = 10.0
+"""Until a run that another process has is tried again: it costs reading its images. That it is over is seen at once."""
 
 
 @dataclass
@@ -154,7 +156,7 @@ class _Launch:
         lost = future.cancelled() or future.exception() is not None
         outcome = Outcome("stopped") if lost else future.result()
         if outcome.status == "busy":
-            self.elsewhere[name] = time.monotonic() + LOOK_EVERY_S
+            self.elsewhere[name] = time.monotonic() + TRY_AGAIN_S
         elif outcome.status != "stopped":
             self._close(name, outcome)
         elif isinstance(self.executor, Here) and not lost:

@@ -96,12 +96,14 @@ def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tenso
     """Put back what `optimizer_tensors` laid out, if it fits."""
     check_numbers(tensors, path)
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    there = {name.partition(".")[0] for name in tensors}  # a parameter that no gradient has reached has no state
     shapes = {
         f"{index}.{name}": torch.Size() if name == "step" else parameter.shape
         for index, parameter in enumerate(parameters)
+        if str(index) in there
         for name in ("step", "exp_avg", "exp_avg_sq")
     }
-    if tensors and {name: tensor.shape for name, tensor in tensors.items()} != shapes:  # none before the first step
+    if {name: tensor.shape for name, tensor in tensors.items()} != shapes:
         raise InputError(f"{path}: the optimizer's state does not fit the network; it is of another recipe")
     state: dict[int, dict[str, Tensor]] = {}
     for name, value in tensors.items():

@@ -16,7 +16,7 @@ from maxmincaps.data.images import ImageSet
 from maxmincaps.errors import DivergedError, InputError, extra, known
 from maxmincaps.recipe import Recipe, recipe_from
 from maxmincaps.training.average import average_into
-from maxmincaps.training.evaluate import EVALUATION_BATCH
+from maxmincaps.training.evaluate import at_once
 from maxmincaps.training.prepare import initial_network, losses_for, optimizer_for, set_learning_rate, threads_of
 from maxmincaps.training.processes import processes_for
 
@@ -87,7 +87,8 @@ class CapsNetClassifier(ClassifierMixin, BaseEstimator):
         X = validate_data(self, X, allow_nd=True, reset=False)
         prepare = for_testing(self.recipe_)
         with torch.inference_mode():
-            found = [self.network_(prepare(batch)).lengths for batch in self._pixels(X).split(EVALUATION_BATCH)]
+            batches = self._pixels(X).split(at_once(self.image_shape_))
+            found = [self.network_(prepare(batch)).lengths for batch in batches]
         return torch.cat(found).double().numpy()
 
     def predict_proba(self, X: Any) -> Float[ndarray, "image parent"]:
@@ -144,7 +145,7 @@ def _trained(
     losses: list[float] = []
     steps = recipe.epochs * batch_count(len(images), recipe.batch_size)
     for _ in range(recipe.epochs):
-        for chosen in torch.randperm(len(images), generator=generator).split(recipe.batch_size):
+        for chosen in torch.randperm(len(images), generator=generator, device="cpu").split(recipe.batch_size):
             set_learning_rate(optimizer, recipe, len(losses), steps)
             seen, right = augment(images[chosen].to(here.device), generator), labels[chosen].to(here.device)
             loss = losses_for(recipe, trained(seen, right), seen, right).total

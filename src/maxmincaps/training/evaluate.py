@@ -1,6 +1,6 @@
 """What a network says of a set of images."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -13,7 +13,8 @@ from maxmincaps.capsules.shapes import Images, Parts
 from maxmincaps.data.batches import ordered
 from maxmincaps.data.images import ImageSet
 
-EVALUATION_BATCH = 500
+MOST_AT_ONCE = 500
+MOST_PIXELS = MOST_AT_ONCE * 32 * 32
 Prepare = Callable[[Images], Images]
 
 
@@ -25,10 +26,16 @@ def class_lengths(
     was_training = network.training
     network.eval()
     with torch.inference_mode():
-        batches = ordered(images, EVALUATION_BATCH, device, prepare)
+        batches = ordered(images, at_once(images.images.shape), device, prepare)
         parts = [network(batch.images).lengths.float().cpu() for batch in batches]
     network.train(was_training)
     return torch.cat(parts).clone()  # cloned outside inference mode: an ordinary tensor
+
+
+def at_once(shape: Sequence[int]) -> int:
+    """Tell how many images of a shape are judged together: fewer where they are large, as memory grows with both."""
+    height, width = shape[-2:]
+    return max(1, min(MOST_AT_ONCE, MOST_PIXELS // (height * width)))
 
 
 def accuracy(lengths: Float[Tensor, "image parent"], labels: Int64[Tensor, "image"]) -> float:

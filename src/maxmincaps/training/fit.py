@@ -82,8 +82,8 @@ def _step(run: Run, batch: Batch, *, stop: bool) -> float:
     """Make one step of Adam, then a checkpoint if one is due or any process is to stop; give the loss."""
     recipe, state = run.recipe, run.state
     set_learning_rate(run.optimizer, recipe, state.step, run.steps)
-    tally, stops, save = _backward(run, batch, stop=stop)
-    if math.isfinite(tally.loss) and _gradients_are_finite(run):
+    tally, finite, stops, save = _backward(run, batch, stop=stop)
+    if finite:
         if state.step < recipe.watch:
             told = {"step": state.step + 1, "loss": tally.mean_loss}
             state.watched.append(describe(run.plain_network, batch.images, **told))
@@ -105,15 +105,19 @@ def _step(run: Run, batch: Batch, *, stop: bool) -> float:
     return tally.mean_loss
 
 
-def _backward(run: Run, batch: Batch, *, stop: bool) -> tuple[Tally, bool, bool]:
-    """Make the gradients of a batch; give its tally, and whether any process is to stop or a checkpoint is due."""
+def _backward(run: Run, batch: Batch, *, stop: bool) -> tuple[Tally, bool, bool, bool]:
+    """Make the gradients of a batch; give its tally, and whether all is finite, to be stopped, or due to be saved."""
     run.network.train()
     output = run.network(batch.images, batch.labels)
     losses = losses_for(run.recipe, output, batch.images, batch.labels)
-    right = (output.lengths.argmax(dim=1) == batch.labels).sum()
-    found = torch.stack([losses.total, losses.margin, losses.reconstruction, right])
-    *means, correct = found.tolist()  # all in one go: a device is waited for once
     here = len(batch)
+    # The mean over the processes is then the mean over the whole batch, even where they share it unevenly.
+    run.processes.backward(losses.total * (here * run.processes.world_size / run.images_in_batch()))
+    right = (output.lengths.argmax(dim=1) == batch.labels).sum()
+    gradients = [parameter.grad for parameter in run.network.parameters() if parameter.grad is not None]
+    norm = torch.nn.utils.get_total_norm(gradients)
+    found = torch.stack([losses.total, losses.margin, losses.reconstruction, right, norm])
+    *means, correct, length = found.tolist()  # all in one go, with all work begun: a device is waited for once
     *sums, stops, save = run.over_processes(
         *(here * mean for mean in means),
         correct,
@@ -122,9 +126,7 @@ def _backward(run: Run, batch: Batch, *, stop: bool) -> tuple[Tally, bool, bool]
         run.checkpoint_is_due(),
     )
     tally = Tally(*sums)
-    # The mean over the processes is then the mean over the whole batch, even where they share it unevenly.
-    run.processes.backward(losses.total * (here * run.processes.world_size / tally.seen))
-    return tally, bool(stops), bool(save)
+    return tally, math.isfinite(tally.loss) and math.isfinite(length), bool(stops), bool(save)
 
 
 def _diverged(run: Run, why: str) -> DivergedError:
@@ -132,11 +134,6 @@ def _diverged(run: Run, why: str) -> DivergedError:
     run.save_weights("last")
     run.write_watched()
     return DivergedError(f"{why}; the last good weights are in {run.record.folder / 'last.safetensors'}")
-
-
-def _gradients_are_finite(run: Run) -> bool:
-    gradients = [parameter.grad for parameter in run.network.parameters() if parameter.grad is not None]
-    return bool(torch.nn.utils.get_total_norm(gradients).isfinite())
 
 
 def _refuse_another_run(record: Record, recipe: Recipe, resume: bool) -> None:

@@ -42,7 +42,7 @@ class Predictor:
         """Read an image file as the network was tested: at its dataset's size and colours, then the central window."""
         mode = "L" if self.network.image_shape[0] == 1 else "RGB"
         pixels = read_picture(Path(path), mode, *self.size_before_crop, in_proportion=in_proportion(self.recipe))
-        whole = as_float(torch.tensor(pixels))
+        whole = as_float(torch.tensor(pixels, device="cpu"))
         return central(whole, self.recipe)
 
     def lengths(self, picture: Picture) -> Float[Tensor, "parent"]:

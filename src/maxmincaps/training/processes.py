@@ -4,6 +4,7 @@ Several processes are Fabric's. A run in one process needs a device, a precision
 Fabric, whose import takes longer than all others together.
 """
 
+import platform
 from collections.abc import Callable
 from functools import partial
 from multiprocessing import active_children, get_context
@@ -136,6 +137,10 @@ def precision_on(device: torch.device, recipe: Recipe) -> str:
 def has_bf16(device: torch.device) -> bool:
     """Tell whether a device has bfloat16 arithmetic."""
     if device.type == "cpu":
+        if not torch.backends.mkldnn.is_available():
+            return False
+        if platform.machine().lower() in ("x86_64", "amd64"):  # oneDNN takes bf16 wherever there is AVX-512, slowly
+            return torch.cpu._is_avx512_bf16_supported()
         return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
     if device.type != "cuda":
         return True

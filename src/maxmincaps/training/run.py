@@ -167,6 +167,10 @@ class Run:
         summed = self.processes.all_reduce(torch.tensor(numbers, dtype=torch.float64, device="cpu"), reduce_op="sum")
         return cast(Tensor, summed).tolist()
 
+    def images_in_batch(self) -> int:
+        """Count the images of the batch that is next, over all processes: the last one of an epoch may be short."""
+        return min(self.recipe.batch_size, len(self.splits.train) - self.state.batch * self.recipe.batch_size)
+
     def elapsed_s(self) -> float:
         """Give the seconds spent on this run, in all the parts that stops have divided it into."""
         return self.state.elapsed_s + time.monotonic() - self.saved_at

@@ -30,6 +30,8 @@ def verified(folder: Path) -> Iterator[str]:
     if len(record.history) != result["epochs"]:
         raise InputError(f"{folder}: expected {result['epochs']} epochs in history.jsonl, found {len(record.history)}")
     if result["best_chosen_by"] == "test" and data["test_images_per_epoch"] == data["test_images"]:
+        if not 1 <= result["best_epoch"] <= result["epochs"]:
+            raise InputError(f"{folder}: result.json says best_epoch {result['best_epoch']} of {result['epochs']}")
         # What the whole test set chose was measured then, and is no matter of rounding now.
         _agree(folder, "best_test_accuracy", result, record.history[result["best_epoch"] - 1]["test_accuracy"])
     yield f"history of {counted(result['epochs'], 'epoch')}"

@@ -112,7 +112,9 @@ def quickstart(*, out: Path = Path("quickstart"), epochs: int = 5, batch_size: i
         raise KeyboardInterrupt("stopped, nothing is lost; the same command goes on") from None
     _show_results(records)
     page = build(out, out / "report")
-    command = sys.argv[0]  # as it was called, so that each line can be copied
+    # As it was called, so that each line can be copied.
+    module = Path(sys.argv[0]).name == "__main__.py"
+    command = shlex.join([sys.executable, "-m", "maxmincaps"] if module else [sys.argv[0]])
     console.say(
         f"""
 Look at {page}: couplings, lengths, tuning curves and errors of both networks.
