@@ -29,9 +29,14 @@ def image():
     return torch.rand(1, 28, 28, generator=torch.Generator().manual_seed(1))
 
 
+def look(one, image, normalization=AS_TRAINED):
+    """One network alone."""
+    return answers.side_by_side(image, (one, normalization), (one, normalization))[0]
+
+
 def test_the_trained_iteration_is_what_the_network_answers(image):
     one = model()
-    found = answers.look(one, image)
+    found = look(one, image)
     said = one.network(image.unsqueeze(0))
     torch.testing.assert_close(found.lengths[one.recipe.iterations - 1], said.lengths[0])
     drawn = answers.reconstruction(found, one.recipe.iterations - 1)
@@ -48,14 +53,14 @@ def test_an_iteration_does_not_depend_on_how_many_follow(image):
 
 @pytest.mark.parametrize("normalization", NORMALIZATIONS)
 def test_pushes_sum_to_the_length_of_the_sum_that_they_push(image, normalization):
-    found = answers.look(model(), image, normalization)
+    found = look(model(), image, normalization)
     length = found.lengths.double().clamp(max=1 - 1e-7)
     before_squash = (length / (1 - length)).sqrt()
     torch.testing.assert_close(found.pushes.sum(dim=1).double(), before_squash, rtol=1e-3, atol=1e-4)
 
 
 def test_places_and_types_share_the_same_pushes(image):
-    found = answers.look(model(), image)
+    found = look(model(), image)
     totals = found.pushes[2].sum(dim=0)
     torch.testing.assert_close(answers.by_place(found, 2).sum(dim=(0, 1)), totals)
     torch.testing.assert_close(answers.by_type(found, 2).sum(dim=0), totals)
@@ -71,8 +76,8 @@ def test_a_normalization_applied_to_a_run_that_has_it_changes_nothing(image):
 def test_two_runs_side_by_side_are_each_as_alone(image):
     one, other = model(0), model(1, normalization="softmax")
     left, right = answers.side_by_side(image, (one, AS_TRAINED), (other, AS_TRAINED))
-    torch.testing.assert_close(left.poses, answers.look(one, image).poses)
-    torch.testing.assert_close(right.poses, answers.look(other, image).poses)
+    torch.testing.assert_close(left.poses, look(one, image).poses)
+    torch.testing.assert_close(right.poses, look(other, image).poses)
 
 
 @pytest.mark.parametrize(
@@ -96,14 +101,14 @@ def test_a_child_sees_its_receptive_field_and_nothing_else(settings):
 
 
 def test_a_child_s_number_and_its_place_are_the_same_thing(image):
-    found = answers.look(model(), image)
+    found = look(model(), image)
     for number in range(found.logits.shape[1]):
         child = answers.child(found, 0, number, 3)
         assert answers.number_of(found.model, child.type, child.row, child.column) == number
 
 
 def test_the_strongest_children_are_alive_and_none_left_out_is_stronger(image):
-    found = answers.look(model(), image)
+    found = look(model(), image)
     alive = found.agreements[2].abs().amax(dim=1) > 0
     chosen = answers.strongest(found, 2, 4, count=5)
     assert len(chosen) == 5
@@ -116,14 +121,14 @@ def test_a_blank_image_of_a_network_without_a_living_child_has_no_strongest():
     one = model()
     with torch.no_grad():
         one.network.primary.convolution.bias.fill_(-1e3)
-    found = answers.look(one, torch.zeros(1, 28, 28))
+    found = look(one, torch.zeros(1, 28, 28))
     assert answers.strongest(found, 2, 0) == []
     assert torch.isfinite(found.pushes).all()
 
 
 @pytest.mark.parametrize("quantity", ["logits", "couplings"])
 def test_a_histogram_loses_nothing_and_keeps_its_bins_over_iterations(image, quantity):
-    found = answers.look(model(), image)
+    found = look(model(), image)
     shown = [answers.histogram(found, step, quantity, 3) for step in range(5)]
     for counts in shown:
         assert counts.everywhere.sum() == found.logits[0].numel()
@@ -133,7 +138,7 @@ def test_a_histogram_loses_nothing_and_keeps_its_bins_over_iterations(image, qua
 
 
 def test_the_middle_of_every_perturbation_is_the_capsule_itself(image):
-    found = answers.look(model(), image)
+    found = look(model(), image)
     laid = answers.perturbations(found, 2)
     assert laid.shape == (5, 11, 1, 28, 28)
     plain = answers.reconstruction(found, 2)
@@ -170,7 +175,7 @@ def test_runs_are_named_by_what_they_differ_in_and_by_their_folders_where_a_reci
 
 
 def test_a_child_is_said_to_prefer_a_class_only_where_it_does(image):
-    found = answers.look(model(), image)
+    found = look(model(), image)
     alive = int(found.agreements[2].abs().amax(dim=1).argmax())
     assert "is coupled to all classes alike" in panels.one_child(found, 0, alive)
     name = found.model.classes[int(found.couplings[2, alive].argmax())]
@@ -178,9 +183,9 @@ def test_a_child_is_said_to_prefer_a_class_only_where_it_does(image):
 
 
 def test_a_card_names_a_class_only_where_one_is_longer_than_absent_ones_are_held(image):
-    found = answers.look(model(margin_low=0), image)
+    found = look(model(margin_low=0), image)
     assert f">{found.winner(2)}</b> <span>length {found.lengths[2].max():.2f}<" in panels.answer(found, 2)
-    found = answers.look(model(margin_low=1, margin_high=1), image)
+    found = look(model(margin_low=1, margin_high=1), image)
     assert f">nothing</b> <span>recognised, length {found.lengths[2].max():.2f}<" in panels.answer(found, 2)
 
 
@@ -195,5 +200,5 @@ def test_a_card_names_a_class_only_where_one_is_longer_than_absent_ones_are_held
     ],
 )
 def test_a_card_says_in_what_its_network_was_trained_otherwise(image, normalization, step, words):
-    found = answers.look(model(normalization="max-min", iterations=3), image, normalization)
+    found = look(model(normalization="max-min", iterations=3), image, normalization)
     assert words in panels.answer(found, step)

@@ -139,12 +139,6 @@ class Look:
 
 
 @torch.inference_mode()
-def look(model: Model, image: Picture, normalization: str = AS_TRAINED) -> Look:
-    """Route an image through a network, as it was trained, or with another normalization applied to its votes."""
-    return _looks(model, image, [normalization])[0]
-
-
-@torch.inference_mode()
 def side_by_side(
     image: Picture, left: tuple[Model, str], right: tuple[Model, str], iterations: int | None = None
 ) -> tuple[Look, Look]:
@@ -157,14 +151,14 @@ def side_by_side(
     return first, second
 
 
-def _looks(model: Model, image: Picture, normalizations: Sequence[str], iterations: int | None = None) -> list[Look]:
+def _looks(model: Model, image: Picture, normalizations: Sequence[str], iterations: int) -> list[Look]:
     digits = model.network.digits
     seen = for_testing(model.recipe.but(crop=0))(image.unsqueeze(0))
     votes = digits.votes(model.network.parts(seen))
     looks = []
     for name in normalizations:
         normalize = digits.normalization if name == AS_TRAINED else normalization_of(name)
-        steps = list(routing_steps(votes, normalize, iterations or model.shown_iterations, bias=digits.bias))
+        steps = list(routing_steps(votes, normalize, iterations, bias=digits.bias))
         looks.append(
             Look(
                 model=model,
