@@ -84,6 +84,40 @@ def test_diverged_runs_are_counted_and_count_for_nothing(tmp_path):
     assert "diverged" not in found["better-on-cifar10"].budget
 
 
+@pytest.mark.parametrize(
+    ("study", "scale", "names"),
+    [
+        ("datasets", "full", ["better-on-mnist", "errors-fall", "background-gains-most"]),
+        ("mnist-record", "paper", ["record-beats-softmax"]),
+    ],
+)
+def test_what_max_min_gained_where_it_did_not_diverge_is_no_gain_yet(tmp_path, study, scale, names):
+    def accuracy(entry):
+        return as_the_paper(entry) if study == "datasets" else 99.5 + 0.3 * (entry.line.label == "Max-Min")
+
+    rows = write_study(tmp_path, study, scale, accuracy)
+    assert {by_name(rows.values())[name].verdict for name in names} == {Verdict.HOLDS}
+    write_diverged(rows, *[("Max-Min", None, "mnist", seed) for seed in range(2)])
+    assert {by_name(rows.values())[name].verdict for name in names} == {Verdict.UNDECIDED}
+
+
+@pytest.mark.parametrize(
+    ("apart", "expected"),
+    [([0.0, 0.05, 0.02], Verdict.HOLDS), ([0.3, 0.31, 0.29], Verdict.FAILS), ([0.0, 0.3, 0.1], Verdict.UNDECIDED)],
+)
+@pytest.mark.parametrize("side", [1, -1])
+def test_two_normalizations_are_level_if_all_of_the_interval_is_within_a_fifth_of_a_point(
+    tmp_path, apart, expected, side
+):
+    def accuracy(entry):
+        first = entry.line.label in ("Centered Max-Min", "WTA", "Softmax from 1.0")
+        return 98 + side * apart[entry.recipe.seed] * first
+
+    found = by_name(write_study(tmp_path, "normalizations", "small", accuracy).values())
+    names = ("centered-max-min-like-adjusted-log", "wta-like-z-score", "softmax-from-1.0-like-softmax")
+    assert {found[name].verdict for name in names} == {expected}
+
+
 @pytest.mark.parametrize(("lead", "expected"), [(0.1, Verdict.HOLDS), (-0.1, Verdict.FAILS)])
 def test_the_best_and_the_worst_of_six_have_to_stand_apart_from_the_next(tmp_path, lead, expected):
     def accuracy(entry):
@@ -156,6 +190,18 @@ def test_the_vote_and_the_record_are_judged_by_the_lengths_in_the_records(tmp_pa
     assert found["vote-record"].verdict is Verdict.HOLDS
     assert found["vote-record"].ours == "0.00 % (0 images, final weights)"
     assert (found["vote-beats-one"].verdict, found["vote-beats-one"].n) == (Verdict.HOLDS, 3)
+
+
+def test_a_vote_that_errs_as_often_as_the_best_of_its_three_beats_none_of_them(tmp_path):
+    rows = write_study(tmp_path, "mnist-record", "full", lambda entry: 99.8, seeds=9)
+    labels = torch.zeros(1000, dtype=torch.long)
+    for (_, _, _, seed), row in rows.items():
+        lengths = torch.eye(10)[labels].clone()
+        lengths[: 3 + seed % 3] = torch.eye(10)[1]  # all err on the same three, some on one or two more
+        lengths[3:5, 1 + seed % 3] += 0.01
+        write_lengths(tmp_path / row["fingerprint"], lengths, labels)
+    found = by_name(rows.values())["vote-beats-one"]
+    assert (found.verdict, found.n) == (Verdict.FAILS, 3)
 
 
 def test_some_of_the_papers_seeds_are_not_its_budget_whatever_their_verdict(tmp_path):

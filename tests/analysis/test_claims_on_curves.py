@@ -16,7 +16,7 @@ def test_slopes_over_iterations_are_judged_by_their_sign(tmp_path, sign, expecte
     def train(entry):
         return 0.95 if (entry.line.label == "Max-Min") == (sign > 0) else 0.99
 
-    names = ("iterations-help-max-min", "iterations-harm-softmax", "smaller-gap")
+    names = ("iterations-help-max-min", "iterations-harm-softmax", "smaller-gap", "gap-saved-grows")
     found = by_name(write_study(tmp_path, "iterations", "full", accuracy, train).values())
     assert {found[name].verdict for name in names} == {expected}
     two_datasets = by_name(write_study(tmp_path, "iterations", "small", accuracy, train).values())
@@ -33,6 +33,14 @@ def test_one_iteration_routes_nothing_and_is_told_apart_from_more_of_them(tmp_pa
     claim = by_name(write_study(tmp_path, "iterations", "small", accuracy).values())["iterations-help-max-min"]
     assert claim.verdict is Verdict.FAILS
     assert claim.ours.endswith("; 3 iterations beside 1: +2.80 points")
+
+
+def test_a_smaller_gap_where_others_diverged_is_not_said_to_hold(tmp_path):
+    rows = write_study(tmp_path, "iterations", "full", lambda e: 90 + (e.line.label == "Max-Min") * e.line.value / 10)
+    names = ("smaller-gap", "gap-saved-grows")
+    assert {by_name(rows.values())[name].verdict for name in names} == {Verdict.HOLDS}
+    write_diverged(rows, ("Max-Min", 10, "mnist", 0))
+    assert {by_name(rows.values())[name].verdict for name in names} == {Verdict.UNDECIDED}
 
 
 def test_a_rise_over_the_curves_that_did_not_diverge_is_no_rise(tmp_path):
@@ -119,5 +127,9 @@ def test_datasets_on_different_sides_leave_a_claim_about_all_of_them_undecided(t
 def test_the_numbers_of_iterations_of_one_seed_are_one_pair_of_gaps(tmp_path):
     rows = write_study(tmp_path, "iterations", "small", lambda e: 90 + 0.1 * (e.line.label == "Max-Min"))
     assert by_name(rows.values())["smaller-gap"].n == 4
+    alone = [row for (_, count, dataset, _), row in rows.items() if (count, dataset) == (3, "mnist")]
+    assert by_name(alone)["smaller-gap"].ours == "nothing to compare yet", "one point is no curve"
+    write_diverged(rows, ("Max-Min", 10, "rotated-mnist", 0))
+    assert by_name(rows.values())["smaller-gap"].n == 3
     one = [row for (_, _, dataset, seed), row in rows.items() if (dataset, seed) == ("mnist", 0)]
     assert by_name(one)["smaller-gap"].verdict is Verdict.TOO_FEW

@@ -1,4 +1,4 @@
-"""Every claim that the paper makes in words, as a check on our runs. Verdicts are computed, never typed."""
+"""The claims that the paper makes in words, each a check on our runs. Verdicts are computed, never typed."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -6,7 +6,8 @@ from functools import partial
 
 from maxmincaps.analysis import judges, measures
 from maxmincaps.analysis.compare import Verdict
-from maxmincaps.analysis.judges import MAX_MIN, SOFTMAX, Finding
+from maxmincaps.analysis.findings import Finding
+from maxmincaps.analysis.judges import MAX_MIN, SOFTMAX
 from maxmincaps.errors import InputError
 from maxmincaps.studies import STUDIES
 from maxmincaps.studies.bounds import W_KEPT
@@ -141,6 +142,20 @@ _ALL = (
         ),
     ),
     Claim(
+        "parents-differ-more",
+        "A child's couplings differ more among its parents with Max-Min (largest less smallest; voting children, one "
+        "image a run).",
+        "larger",
+        "datasets",
+        partial(
+            judges.per_pair,
+            measure=measures.coupling_range,
+            unit="of range gained",
+            first=MAX_MIN,
+            second=SOFTMAX,
+        ),
+    ),
+    Claim(
         "several-strong-parents",
         "Max-Min lets a child have several strong parents (two couplings or more above 0.5, in over a tenth of the "
         "voting children, one image a run; Softmax, whose couplings share 1, cannot).",
@@ -161,6 +176,37 @@ _ALL = (
         "datasets",
         partial(
             judges.per_both, measure=measures.zero_logits_percent, unit="% of the logits, the lower of two", above=50.0
+        ),
+    ),
+    Claim(
+        "peaked-on-mnist",
+        "On MNIST the true class alone has a long capsule (longer than a half, in over nine tenths of the test "
+        "images), under both normalizations.",
+        "highly peaked",
+        "datasets",
+        lambda rows: judges.per_both(
+            judges.runs_of(rows, dataset="mnist"), measures.peaked_percent, "% of the images, the lower of two", 90.0
+        ),
+    ),
+    Claim(
+        "several-peaks-on-cifar10",
+        "On CIFAR10 several classes have long capsules (longer than a half) in more images than on MNIST, under both "
+        "normalizations.",
+        "multiple high peaks",
+        "datasets",
+        partial(
+            judges.differs_on_cifar10,
+            measure=measures.several_peaks_percent,
+            unit="% of the images more, the lower of two",
+        ),
+    ),
+    Claim(
+        "classes-closer-on-cifar10",
+        "On CIFAR10 the true class stands out less from the others than on MNIST, under both normalizations.",
+        "not as good",
+        "datasets",
+        partial(
+            judges.differs_on_cifar10, measure=measures.closeness_of_classes, unit="of length lost, the lower of two"
         ),
     ),
     Claim(
@@ -210,6 +256,13 @@ _ALL = (
         judges.smaller_gap,
     ),
     Claim(
+        "gap-saved-grows",
+        "What Max-Min saves of the gap grows with the number of routing iterations (judged from two on).",
+        "especially with more iterations",
+        "iterations",
+        judges.gap_saved_grows,
+    ),
+    Claim(
         "max-min-is-best-of-six",
         "Of the six normalizations that start from 1.0, Max-Min is the best.",
         _paper_accuracies("Max-Min", "Centered Max-Min"),
@@ -229,6 +282,16 @@ _ALL = (
         "0.31 points, 69 % more errors",
         "normalizations",
         judges.winner_take_all_is_cheap,
+    ),
+    *(
+        Claim(
+            f"{line}-like-{other}".lower().replace(" ", "-"),
+            f"{line} and {other} are approximately the same (less than 0.2 points apart).",
+            _paper_accuracies(line, other),
+            "normalizations",
+            partial(judges.level, line=line, other=other),
+        )
+        for line, other in (("Centered Max-Min", "Adjusted Log"), ("WTA", "Z-Score"), ("Softmax from 1.0", SOFTMAX))
     ),
     Claim(
         "upper-bound-does-not-matter",

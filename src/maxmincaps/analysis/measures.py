@@ -2,7 +2,7 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -82,6 +82,11 @@ def coupling_sd(row: Row) -> float | None:
     return None if (found := _alive(row)) is None else found[-1].std().item()
 
 
+def coupling_range(row: Row) -> float | None:
+    """Give the mean distance between the largest and the smallest of a living child's last couplings."""
+    return None if (found := _alive(row)) is None else (found[-1].amax(dim=1) - found[-1].amin(dim=1)).mean().item()
+
+
 def several_strong_parents_percent(row: Row) -> float | None:
     """Give the share of living children that are coupled to two parents or more with more than a half.
 
@@ -110,6 +115,27 @@ def other_length(row: Row) -> float | None:
     return None if (found := _mean_lengths(row)) is None else found[1]
 
 
+def closeness_of_classes(row: Row) -> float | None:
+    """Give how little the true class's capsule stands out: the mean length of the others less its own."""
+    return None if (found := _mean_lengths(row)) is None else found[1] - found[0]
+
+
+def peaked_percent(row: Row) -> float | None:
+    """Give the share of test images whose true class, and no other, has a capsule longer than a half."""
+    if not has(row, "lengths.safetensors"):
+        return None
+    found = responses(row["folder"])
+    long = found.lengths > 0.5
+    return 100 * (long.gather(1, found.labels[:, None])[:, 0] & (long.sum(dim=1) == 1)).double().mean().item()
+
+
+def several_peaks_percent(row: Row) -> float | None:
+    """Give the share of test images with two capsules or more longer than a half."""
+    if not has(row, "lengths.safetensors"):
+        return None
+    return 100 * ((responses(row["folder"]).lengths > 0.5).sum(dim=1) >= 2).double().mean().item()
+
+
 class Curve(NamedTuple):
     """What the runs of one curve of a study have in common."""
 
@@ -135,11 +161,16 @@ def whole_curves(rows: Sequence[Row]) -> dict[Curve, dict[float, float]]:
     for row in complete(rows):
         curve = Curve(row["study"], row["scale"], row["dataset"], row["line"], row["seed"])
         found[curve][row["value"]] = best_points(row)
-    return {curve: points for curve, points in found.items() if points.keys() >= curve.values()}
+    return whole(found)
 
 
-def tuning_likenesses(rows: Sequence[Row]) -> list[float]:
-    """Correlate the tuning curves of Softmax and Max-Min, for each dataset and seed that both have, from lengths.
+def whole(curves: Mapping[Curve, dict[float, float]]) -> dict[Curve, dict[float, float]]:
+    """Keep the curves that have a point at every value of their study."""
+    return {curve: points for curve, points in curves.items() if points.keys() >= curve.values()}
+
+
+def tuning_likenesses(rows: Sequence[Row]) -> list[tuple[str, float]]:
+    """Correlate the tuning curves of Softmax and Max-Min, by dataset, for each seed that both have, from lengths.
 
     Beside their peaks: any two networks that classify well have those in the same places, and they would decide alone.
     """
@@ -149,8 +180,9 @@ def tuning_likenesses(rows: Sequence[Row]) -> list[float]:
         return curves[~torch.eye(*curves.shape, dtype=torch.bool)]
 
     curves = pairs(rows, beside_the_peaks, "Softmax", "Max-Min")
-    found = (torch.corrcoef(torch.stack(both))[0, 1].item() for both in curves.values())
-    return [likeness for likeness in found if math.isfinite(likeness)]  # a network that always says 1 has no shape
+    found = [(shared.dataset, torch.corrcoef(torch.stack(both))[0, 1].item()) for shared, both in curves.items()]
+    # The curve of a network that always says 1 has no shape.
+    return [(dataset, likeness) for dataset, likeness in found if math.isfinite(likeness)]
 
 
 def _alive(row: Row) -> torch.Tensor | None:

@@ -20,7 +20,7 @@ from jaxtyping import Float, Int64, UInt8
 from PIL import Image
 
 from maxmincaps.errors import InputError, one_line
-from maxmincaps.studies.table_3_poll import TABLE_3
+from maxmincaps.studies.table_3_poll import POLL, TABLE_3
 
 Row = dict[str, Any]
 APPLICATION_ID = 0x6D6D6370  # "mmcp": how SQLite's header says whose file it is
@@ -224,6 +224,15 @@ def table_3(poll: Poll) -> list[Row]:
         )
         for question in poll.questions
     ]
+
+
+def agreement(found: Poll) -> str:
+    """Say on how many images most people are with the network, and how many these are in the paper."""
+    agree = sum(question.side == Side.NETWORK for question in found.questions)
+    told = POLL.reported("people_agree_with_network")
+    assert told is not None
+    paper = f"the paper: {told.value} of {told.n}"
+    return f"people agree with the network on {agree} of {len(found.questions)} images ({paper})"
 
 
 def paper_rows() -> list[Row]:

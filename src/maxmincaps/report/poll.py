@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from maxmincaps.analysis.poll import Poll, Question, paper_rows
+from maxmincaps.analysis.poll import Poll, Question, agreement, paper_rows
 from maxmincaps.analysis.poll import table_3 as rows_of_poll
 from maxmincaps.report.cells import DAGGER
 from maxmincaps.report.selection import NOT_PAPER
@@ -39,7 +39,10 @@ def table_3(asked: Poll | None, voted: Responses | None = None, below_paper: boo
         caption="Table 3. People / networks on misclassified MNIST images: share of people, mean length.",
         columns=("Image", "Whose", "Label", "On the label", "Prediction", "On the prediction", "People agree with"),
         rows=tuple(_poll_row(*line) for line in (*paper, *ours)),
-        notes=(f"{DAGGER} {NOT_PAPER}.",) if ours and mark else (),
+        notes=(
+            *((f"Of all that were asked about, {agreement(asked)}.",) if asked else ()),
+            *((f"{DAGGER} {NOT_PAPER}.",) if ours and mark else ()),
+        ),
         words=("Whose", "People agree with"),
     )
 

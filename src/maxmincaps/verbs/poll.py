@@ -91,14 +91,13 @@ def report(
     write_csv(folder / "table_3_paper.csv", polls.paper_rows())
     write_csv(folder / "answers.csv", polls.answer_rows(found))
     _draw(found, folder)
-    agree = sum(question.side == polls.Side.NETWORK for question in found.questions)
     title = (
         f"Table 3: {found.people:,} people, {found.models} networks, {len(found.questions)} images of {found.dataset}"
     )
     names = found.classes
     console.print(_table_3(title, polls.table_3(found), lambda label: names[label]))
     console.print(_table_3("The paper's: 120 people, 3 networks, 6 of 17 images", polls.paper_rows(), str))
-    console.say(f"people agree with the network on {agree} of {len(found.questions)} images (the paper: 6 of 17)")
+    console.say(polls.agreement(found))
     console.say(f"wrote {folder}")
 
 
