@@ -1,7 +1,12 @@
 """What all tests share: tiny recipes, and the command as a user calls it."""
 
+import os
+
 import pytest
 from hypothesis import settings
+
+os.environ.pop("FORCE_COLOR", None)
+os.environ["COLUMNS"] = "80"  # what is printed here does not depend on whose terminal this is
 
 from maxmincaps import Recipe
 from maxmincaps.cli import main

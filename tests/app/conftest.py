@@ -67,6 +67,7 @@ def serving(
     thread = threading.Thread(target=server.run, kwargs={"sockets": list(door.sockets)})
     thread.start()
     while not server.started:
+        assert thread.is_alive()
         time.sleep(0.01)
     try:
         yield door

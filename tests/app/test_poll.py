@@ -10,9 +10,12 @@ from hypothesis import strategies as st
 from maxmincaps import InputError
 from maxmincaps.analysis import poll as polls
 from maxmincaps.analysis.poll import Side
+from maxmincaps.analysis.vote import vote
 from maxmincaps.app.questions import questions_of
 from maxmincaps.app.store import Asked, ClosedError, Store
 from maxmincaps.cli import main
+from maxmincaps.report.poll import table_3
+from maxmincaps.training.responses import responses
 from tests.app.conftest import DIGITS, Visitor, asked, question
 
 
@@ -190,6 +193,7 @@ def test_a_full_disk_loses_no_answer_that_was_acknowledged_and_the_server_lives(
 def test_a_poll_asks_what_the_vote_gets_wrong_or_what_it_is_told_to(runs):
     found = questions_of(runs)
     assert found.models == 2
+    assert [one.image for one in found.questions] == vote([responses(run) for run in runs]).wrong.tolist()
     assert all(one.label != one.prediction for one in found.questions)
     chosen = questions_of(runs[:1], [3, 1, 3])
     assert [one.image for one in chosen.questions] == [1, 3]
@@ -242,6 +246,18 @@ def test_a_poll_whose_questions_are_gone_is_refused_in_a_line(store, tmp_path, c
     with pytest.raises(SystemExit):
         main(["poll", "report", str(tmp_path / "poll.sqlite")])
     assert "expected questions, found none" in capsys.readouterr().err
+
+
+def test_a_closed_poll_is_closed(command, store, tmp_path):
+    store.shut()
+    assert polls.read(tmp_path / "poll.sqlite").is_open
+    assert command("poll", "close", tmp_path / "poll.sqlite")[0] == 0
+    assert not polls.read(tmp_path / "poll.sqlite").is_open
+
+
+def test_table_3_says_on_how_many_images_people_are_with_the_network(tmp_path):
+    found = table_3(answered(tmp_path / "poll.sqlite", [[1, 1, 7], [7, 7, 7], [0, 1, 2]]))
+    assert "people agree with the network on 1 of 3 images (the paper: 6 of 17)" in found.notes[0]
 
 
 def test_the_report_writes_tables_and_the_figure_and_every_bar_adds_up(tmp_path, capsys):

@@ -44,6 +44,7 @@ def test_120_people_30_at_once_lose_no_answer_and_none_counts_twice(tmp_path, ki
             people = [pool.submit(one_person, served.port, person, acknowledged) for person in range(PEOPLE)]
             for kill in range(kills):
                 while len(acknowledged) < PEOPLE * IMAGES * (kill + 1) / (kills + 1):
+                    assert not any(person.done() and person.exception() for person in people)
                     time.sleep(0.005)
                 before = dict(acknowledged)
                 served.kill()

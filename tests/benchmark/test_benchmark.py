@@ -64,6 +64,13 @@ def test_a_comparison_times_each_case_in_its_own_process_and_gives_ratios():
     assert [each["step_ms"] > 0 for each in found["timings"][0]["rounds"]] == [True, True]
 
 
+def test_a_ratio_says_how_many_times_the_second_goes_into_the_first(monkeypatch):
+    slow, fast = Case("textbook"), Case("ours")
+    monkeypatch.setattr(comparing, "_in_own_process", lambda case, threads: {"step_ms": 6.0 if case == slow else 2.0})
+    (ratio,) = compare([Ratio("textbook / ours", slow, fast)], rounds=2, threads=1)["ratios"]
+    assert (ratio["median"], ratio["lowest"], ratio["highest"]) == (3, 3, 3)
+
+
 def test_a_system_that_does_not_tell_memory_costs_the_ratio_of_memory_alone(monkeypatch):
     monkeypatch.setattr(comparing, "_in_own_process", lambda case, threads: {"step_ms": 2.0, "memory_mb": 0.0})
     case = Case("ours")

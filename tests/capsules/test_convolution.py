@@ -165,11 +165,14 @@ def test_what_leaves_unfolding_enters_the_spectral_method_without_a_copy():
 
 
 @pytest.mark.parametrize("needed", [(True, False), (False, True)], ids=["images only", "weight only"])
-def test_a_gradient_that_nobody_needs_is_not_computed(needed: tuple[bool, bool]):
+def test_a_gradient_that_nobody_needs_is_not_computed(needed: tuple[bool, bool], monkeypatch):
     images, weight = random_images(), random_layer("spectral").weight.detach()
     leaves = [leaf.requires_grad_(need) for leaf, need in zip((images, weight), needed, strict=True)]
-    strided_convolution(*leaves, None, 2, 1, "spectral").sum().backward()
+    outputs, products, multiply = strided_convolution(*leaves, None, 2, 1, "spectral"), [], torch.bmm
+    monkeypatch.setattr(torch, "bmm", lambda *pair: products.append(pair) or multiply(*pair))
+    outputs.sum().backward()
     assert [leaf.grad is not None for leaf in leaves] == list(needed)
+    assert len(products) == len(Geometry.of((9, 7), (4, 4), (2, 2), (1, 1)).phases()), "one product a phase, not two"
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -183,6 +183,21 @@ def test_start_and_bias_are_settings():
     assert step.poses.flatten().tolist() == squash(torch.tensor([[1.5], [2.5]])).flatten().tolist()
 
 
+@pytest.mark.parametrize("full", [False, True])
+def test_a_bias_is_part_of_every_sum(full):
+    torch.manual_seed(0)
+    layer = RoutedCapsules(6, 3, 4, 5, bias=True, full_backpropagation=full).double()
+    torch.nn.init.normal_(layer.bias)
+    parts = torch.rand(2, 6, 4, dtype=torch.float64)
+    votes = torch.einsum("ijdk,bik->bijd", layer.weights, parts)
+    logits = torch.zeros(2, 6, 3, dtype=torch.float64)
+    for step in layer.steps(parts):
+        torch.testing.assert_close(step.logits, logits)
+        torch.testing.assert_close(step.poses, squash((step.couplings.unsqueeze(-1) * votes).sum(1) + layer.bias))
+        logits = logits + (votes * step.poses.unsqueeze(1)).sum(-1)
+    torch.testing.assert_close(layer(parts), step.poses)
+
+
 def test_seeing_every_step_changes_nothing():
     layer = RoutedCapsules(7, 3, 4, 5)
     parts = torch.rand(2, 7, 4, generator=torch.Generator().manual_seed(0))

@@ -6,8 +6,8 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from urllib.error import URLError
-from urllib.request import Request, urlopen
+from urllib.error import HTTPError, URLError
+from urllib.request import ProxyHandler, Request, build_opener
 
 import numpy as np
 import pytest
@@ -148,10 +148,13 @@ def test_an_onnx_file_is_served_where_there_is_no_torch(onnx_file):
 
 
 def _asked(port, images, server):
+    directly = build_opener(ProxyHandler({}))
     while server.poll() is None:
         try:
-            with urlopen(Request(f"http://127.0.0.1:{port}", json.dumps(images).encode())) as answer:
+            with directly.open(Request(f"http://127.0.0.1:{port}", json.dumps(images).encode())) as answer:
                 return json.load(answer)
+        except HTTPError:
+            raise
         except URLError:  # it is not listening yet
             time.sleep(0.1)
     raise AssertionError("the server did not start")

@@ -139,6 +139,7 @@ def test_a_folder_that_vanishes_and_perhaps_comes_back(trials, train, tmp_path, 
         out, away = tmp_path / str(number), tmp_path / f"{number} away"
         with started_command([*train(out), "--epochs", "2"]) as running:
             while not (out / "checkpoint.safetensors").exists():
+                assert running.process.exitcode is None, "it ended before anybody saw its checkpoint"
                 running.process.join(0.001)
             out.rename(away)
             code, said = running.ended()

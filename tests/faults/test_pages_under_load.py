@@ -19,6 +19,7 @@ from PIL import Image
 
 from maxmincaps import fit
 from maxmincaps.analysis import poll as polls
+from maxmincaps.app import explorer as explorer_pages
 from maxmincaps.app import poll as poll_pages
 from maxmincaps.app.store import Store
 from tests.app.conftest import Visitor, asked, serving
@@ -41,10 +42,8 @@ def run(tmp_path_factory):
 
 
 @contextmanager
-def explorer_of(run, host="127.0.0.1"):
-    from maxmincaps.app.explorer import MOST_BYTES, POLICY, explorer_page
-
-    with serving(explorer_page([run]), host=host, policy=POLICY, most_bytes=MOST_BYTES) as door:
+def explorer_of(page, host="127.0.0.1"):
+    with serving(page, host=host, policy=explorer_pages.POLICY, most_bytes=explorer_pages.MOST_BYTES) as door:
         yield door
     # Gradio leaves an event loop open, which in a process of its own ends with the process.
     loops = [one for one in gc.get_objects() if isinstance(one, asyncio.AbstractEventLoop) and not one.is_running()]
@@ -58,7 +57,7 @@ sys.addaudithook(lambda event, given: connected.append(str(given[1])) if event =
 
 @pytest.fixture(scope="module")
 def explorer(run):
-    with explorer_of(run) as door:
+    with explorer_of(explorer_pages.explorer_page([run])) as door:
         yield door
 
 
@@ -129,18 +128,28 @@ def test_no_name_of_a_class_becomes_a_part_of_the_page(explorer):
     assert "<script>" not in pages
 
 
-def test_the_views_of_many_sessions_do_not_add_up_without_end(explorer, scale, tally):
-    from maxmincaps.app.explorer import MOST_VISITORS
+def test_of_more_visitors_than_are_kept_those_who_came_first_are_given_up(run, monkeypatch):
+    monkeypatch.setattr(explorer_pages, "MOST_VISITORS", 3)
+    page = explorer_pages.explorer_page([run])
+    apps = [route.app for route in page.routes if hasattr(getattr(route, "app", None), "state_holder")]
+    (kept,) = (app.state_holder.session_data for app in apps)
+    with explorer_of(page) as door:
+        guest = Guest(door.port, 0).open()
+        for number in range(6):
+            guest.session = f"flood{number}"
+            assert guest.do("sample")[0] == 200
+    assert set(kept) == {"flood3", "flood4", "flood5"}
 
+
+def test_the_views_of_many_sessions_do_not_add_up_without_end(explorer, scale, tally):
     guest = Guest(explorer.port, 0).open()
     sessions = scale(10, 300)
     before = fresh_peak_mb()
     for number in range(sessions):
         guest.session = f"flood{number}"
         assert guest.do("sample")[0] == 200
-    assert MOST_VISITORS < 300
     assert peak_mb() - before < MOST_GROWTH_MB
-    tally("sessions", tried=sessions, kept_at_most=MOST_VISITORS, MB_grown=round(peak_mb() - before))
+    tally("sessions", tried=sessions, kept_at_most=explorer_pages.MOST_VISITORS, MB_grown=round(peak_mb() - before))
 
 
 def png(width, height):
@@ -218,7 +227,7 @@ def test_hostile_requests_to_the_poll_leak_nothing_keep_nothing_and_it_lives(pol
 
 
 def test_elsewhere_no_part_of_a_page_is_given_without_the_token(run, tally):
-    with explorer_of(run, host="0.0.0.0") as door:
+    with explorer_of(explorer_pages.explorer_page([run]), host="0.0.0.0") as door:
         stranger = Visitor(door.port)
         paths = ["/", "/config", "/theme.css", "/gradio_api/info", "/gradio_api/startup-events", "/assets/x.js", *PATHS]
         paths = [path for path in paths if "token" not in path]

@@ -343,10 +343,11 @@ def test_no_folder_of_runs_is_one_line(tmp_path):
 def test_the_command_says_where_the_page_is(own_runs, tmp_path, capsys, monkeypatch):
     called = []
     monkeypatch.setattr(
-        "maxmincaps.verbs.report.build", lambda *given, **named: called.append(given) or tmp_path / "index.html"
+        "maxmincaps.verbs.report.build",
+        lambda *given, **named: called.append((given, named)) or tmp_path / "index.html",
     )
-    report(own_runs, tmp_path)
-    assert called == [(own_runs, tmp_path)]
+    report(own_runs, tmp_path, poll=tmp_path / "poll.sqlite")
+    assert called == [((own_runs, tmp_path), {"poll": tmp_path / "poll.sqlite"})]
     assert str(tmp_path / "index.html") in capsys.readouterr().out
 
 

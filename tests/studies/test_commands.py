@@ -135,6 +135,19 @@ def read(file):
         return list(csv.DictReader(lines))
 
 
+def test_a_look_shows_what_was_asked_for(serial, tmp_path):
+    run, file = serial / run_name(grid()[1]), tmp_path / "table.csv"
+
+    def seen(look, column, **asked):
+        look(run, csv=file, **asked)
+        return {row[column] for row in read(file)}
+
+    assert seen(analysis.rows, "child", child=[5, 2]) == {"5", "2"}
+    assert len(seen(analysis.rows, "child", count=2)) == 2
+    assert seen(analysis.outputs, "image", image=[7]) == {"7"}
+    assert len(seen(analysis.evolution, "from", bins=4)) < len(seen(analysis.evolution, "from", bins=9))
+
+
 def test_iterations_are_counted_from_one_as_in_the_figures(serial, tmp_path):
     run, file = serial / run_name(grid()[0]), tmp_path / "table.csv"
     analysis.evolution(run, csv=file)

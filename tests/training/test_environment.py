@@ -1,5 +1,6 @@
 """What a record says of the machine that it was made on."""
 
+import os
 import runpy
 import shutil
 import subprocess
@@ -9,6 +10,13 @@ import torch
 
 from maxmincaps.training import environment as module
 from maxmincaps.training.environment import environment
+
+
+@pytest.fixture(autouse=True)
+def no_other_repository(monkeypatch):
+    """Git's hooks name theirs in the environment."""
+    for name in [name for name in os.environ if name.startswith("GIT_")]:
+        monkeypatch.delenv(name)
 
 
 class Checkout:
@@ -23,7 +31,8 @@ class Checkout:
 
     def git(self, *words):
         command = ["git", "-c", "user.name=a", "-c", "user.email=a@b", *words]
-        subprocess.run(command, cwd=self.package, check=True)
+        own = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}  # a user's own may want signatures
+        subprocess.run(command, cwd=self.package, check=True, env={**os.environ, **own})
 
     def told(self):
         return runpy.run_path(str(self.module))["environment"](torch.device("cpu"))["commit"]

@@ -1,20 +1,23 @@
 """From a recipe to a record: what is left on the disk, and that the same recipe gives the same bits."""
 
 import json
+import math
 import shutil
+from types import SimpleNamespace
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
-from maxmincaps import fit, load_network
+from maxmincaps import Recipe, fit, load_network
 from maxmincaps.data.images import splits
 from maxmincaps.errors import InputError
 from maxmincaps.training import processes
 from maxmincaps.training.checkpoint import CHECKPOINT
-from maxmincaps.training.evaluate import at_once, class_lengths
+from maxmincaps.training.evaluate import accuracy, at_once, class_lengths, coupling_statistics
 from maxmincaps.training.prepare import initial_network
 from maxmincaps.training.responses import responses
+from tests.conftest import TINY
 from tests.training.bits import equal_bits, weights_of
 
 
@@ -95,6 +98,47 @@ def test_the_first_steps_are_described_and_the_watching_changes_nothing(whole, t
     assert all(0 <= low <= middle <= high <= 1 for line in lines for low, middle, high in [line["couplings"]])
 
 
+LOW = {"margin_low": 0.0}  # lengths are small at first: absent classes would count for nothing
+
+
+@pytest.fixture(scope="module")
+def low(tmp_path_factory):
+    return fit(Recipe(**TINY, **LOW), tmp_path_factory.mktemp("runs") / "low")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"margin_high": 0.6},
+        {"margin_low": 0.05},
+        {"down_weight": 0.1},
+        {"reconstruction_weight": 0.1},
+        {"warmup": 0},
+        {"decay": 0.5, "decay_steps": 1},
+        {"schedule": "cosine"},
+        {"vote_rate": 0.5},
+        {"primary_rate": 0.5},
+        {"precision": "bf16"},
+    ],
+    ids=str,
+)
+def test_a_setting_of_training_changes_what_is_learnt(low, tiny, tmp_path, monkeypatch, changes):
+    monkeypatch.setattr(processes, "has_bf16", lambda device: True)
+    assert not equal_bits(fit(tiny(**LOW | changes), tmp_path / "run"), low)
+
+
+def test_a_run_has_the_threads_of_its_recipe(tiny, tmp_path):
+    assert fit(tiny(threads=2, epochs=1), tmp_path / "run").environment["threads"] == 2
+
+
+def test_the_couplings_of_the_living_are_described_and_the_dead_are_counted():
+    parts = torch.tensor([[[1.0, 0], [0, 2], [0, 0]]])  # the last child is dead
+    step = SimpleNamespace(couplings=torch.tensor([[[1.0, 0], [0.5, 0.5], [9, 0]]]))
+    network = SimpleNamespace(parts=lambda _: parts, digits=SimpleNamespace(steps=lambda _: [step]))
+    found = coupling_statistics(network, torch.zeros(1, 1, 2, 2))
+    assert (found.entropy, found.spread, found.dead_children) == pytest.approx((math.log(2) / 2, 0.5, 1 / 3))
+
+
 @pytest.mark.parametrize(("side", "together"), [(28, 500), (32, 500), (64, 125), (1000, 1)])
 def test_large_images_are_judged_few_at_a_time(side, together):
     assert at_once((3, side, side)) == together
@@ -131,7 +175,10 @@ def test_a_network_trained_in_half_precision_is_judged_as_its_loaded_weights_are
 
 
 def test_validation_images_decide_what_is_best_and_the_test_set_only_reports(tiny, tmp_path):
-    record = fit(tiny(validation=60), tmp_path / "run")
+    recipe = tiny(validation=60)
+    record, held_out = fit(recipe, tmp_path / "run"), splits(recipe).validation
+    said = class_lengths(load_network(record.folder, "last"), held_out)
+    assert record.history[-1]["validation_accuracy"] == accuracy(said, held_out.labels)
     assert record.result["best_chosen_by"] == "validation"
     assert "validation_accuracy" in record.history[0]
     assert "test_accuracy" not in record.history[0]

@@ -8,7 +8,7 @@ import torch
 from maxmincaps import CapsNet
 from maxmincaps.data.images import splits
 from maxmincaps.errors import InputError
-from maxmincaps.training.checkpoint import optimizer_tensors, restore_optimizer
+from maxmincaps.training.checkpoint import network_for, optimizer_tensors, restore_optimizer
 from maxmincaps.training.prepare import initial_network, learning_rate_at, optimizer_for
 
 
@@ -53,6 +53,22 @@ def test_w_moves_the_further_the_smaller_the_couplings_are_that_it_acts_through(
     assert rates(tiny(normalization="uniform"))["votes"] == 1
     assert rates(tiny(normalization="softmax"))["votes"] == pytest.approx(10)
     assert rates(tiny())["votes"] == pytest.approx(2.5, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("squash_parts", False), ("primary_scale", 0.5), ("relu", False), ("start", 0.01), ("low", -1.0), ("high", 0.1)],
+)
+def test_a_setting_of_the_recipe_reaches_the_network(tiny, name, value):
+    plain, other = (network_for(tiny(**changes), (1, 28, 28), 10) for changes in ({}, {name: value}))
+    other.load_state_dict(plain.state_dict())
+    images = torch.rand(2, 1, 28, 28, generator=torch.Generator().manual_seed(0))
+    assert not other(images).lengths.equal(plain(images).lengths)
+
+
+@pytest.mark.parametrize("method", ["auto", "spectral", "direct"])
+def test_the_convolution_is_the_one_that_was_asked_for(tiny, method):
+    assert network_for(tiny(convolution=method), (1, 28, 28), 10).primary.convolution.method == method
 
 
 def test_a_parameter_that_no_gradient_reached_does_not_keep_a_run_from_being_continued(tiny):

@@ -9,8 +9,11 @@ import sys
 import pytest
 import torch
 
-from maxmincaps import Record
+from maxmincaps import Record, fit
+from maxmincaps.benchmark import compare
 from maxmincaps.recipe import NAMED, Recipe
+from maxmincaps.training.record import records_under
+from maxmincaps.verbs import train
 from tests.conftest import TINY
 
 TINY_FLAGS = [
@@ -33,6 +36,25 @@ def test_help_and_a_mistyped_verb_answer_without_torch():
         [sys.executable, "-m", "maxmincaps", "--help"], capture_output=True, text=True, check=True
     ).stdout
     assert all(verb in shown for verb in ("train", "evaluate", "predict", "runs", "verify", "data", "study"))
+
+
+def test_the_quickstart_trains_both_normalizations_and_ends_with_a_page(command, tmp_path, monkeypatch):
+    sizes = {name: value for name, value in TINY.items() if name not in ("epochs", "batch_size")}
+    monkeypatch.setattr(train, "fit", lambda recipe, folder, **named: fit(recipe.but(**sizes), folder, **named))
+    code, shown = command("quickstart", "--out", tmp_path / "quick", "--epochs", 1)
+    assert (code, (tmp_path / "quick" / "report" / "index.html").is_file()) == (0, True), shown
+    assert {record.recipe.normalization for record in records_under(tmp_path / "quick")} == {"max-min", "softmax"}
+
+
+def test_bench_prints_its_ratios_and_keeps_them_with_a_figure(command, tmp_path, monkeypatch):
+    def timed(case, threads, *, profile=False):
+        return {} if profile else {"step_ms": 6.0 if case.contestant == "textbook" else 2.0, "peak_mb": 1.0}
+
+    monkeypatch.setattr(compare, "_in_own_process", timed)
+    code, shown = command("bench", "--quick", "--rounds", 1, "--out", tmp_path / "bench.json")
+    assert (code, "3.00×" in shown) == (0, True), shown
+    assert json.loads((tmp_path / "bench.json").read_text())["ratios"][0]["median"] == 3
+    assert (tmp_path / "bench.png").is_file()
 
 
 def test_where_a_pipe_has_no_letters_for_bars_the_answer_comes_without_them(seven):
