@@ -176,6 +176,9 @@ def test_the_last_images_that_are_learnt_are_told_apart():
     assert low < 90 < 100 < high
     assert min(np.diff(places)) > 0.1
     assert {90, 99, 99.9, 100} <= set(axes.get_xticks())
+    little_learnt = [(91.0, 90.0), (96.6, 90.9)]
+    (axes,) = curves.against_training([("clothes", {"max-min": [little_learnt]})]).axes
+    assert len(axes.get_xticks()) >= 3
 
 
 def test_settings_that_make_no_difference_do_not_look_as_steep_as_those_that_do():

@@ -267,7 +267,7 @@ def _from_nines(nines: float) -> float:
 def _ticks_of_nines(low: float, high: float) -> list[float]:
     """Choose accuracies that do not crowd, the roundest first."""
     found: list[float] = []
-    for percent in (100, 99.9, 99, 90, 50, *range(95, 0, -5), 98, 99.5, 99.8, 99.95):
+    for percent in (100, 99.9, 99, 90, 50, *range(95, 0, -5), 98, 99.5, 99.8, 99.95, 99.98, *range(97, 90, -1)):
         place = _nines(percent)
         if low <= place <= high and all(abs(place - _nines(other)) > (high - low) / 6 for other in found):
             found.append(percent)
