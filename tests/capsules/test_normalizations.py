@@ -152,9 +152,21 @@ def test_what_other_children_do_changes_nothing(name):
     """Fails for a normalization over children instead of parents: shapes fit there, meaning does not."""
     generator = torch.Generator().manual_seed(0)
     values = torch.randn(6, 4, generator=generator)
-    together = NORMALIZATIONS[name](values)
+    before = NORMALIZATIONS[name](values)
     for child in range(6):
-        torch.testing.assert_close(together[child], NORMALIZATIONS[name](values[child]), rtol=0, atol=0)
+        others = torch.randn(6, 4, generator=generator)
+        others[child] = values[child]
+        torch.testing.assert_close(NORMALIZATIONS[name](others)[child], before[child], rtol=0, atol=0)
+        torch.testing.assert_close(NORMALIZATIONS[name](values[child]), before[child])
+
+
+@names
+def test_children_that_lie_innermost_in_memory_are_left_there(name):
+    """Otherwise the products that routing makes next would wait for memory."""
+    values = torch.randn(2, 4, 6).mT
+    couplings = NORMALIZATIONS[name](values)
+    assert couplings.shape == values.shape
+    assert couplings.stride(-2) == 1
 
 
 def test_a_hand_worked_child():

@@ -117,7 +117,6 @@ def votes_in_pieces(parts: Parts, weights: Weights) -> Iterator[HeldVotes]:
     All votes of a batch of 128 would be 94 MB, which each iteration would fetch twice. Those of a few images stay in
     the processor's cache through all iterations. An accelerator has more room; large images fill that too.
     """
-    children, parents, pose, _ = weights.shape
     size = weights[..., 0].numel() * weights.element_size()
     images = max(1, (CACHE_BYTES if parts.device.type == "cpu" else DEVICE_BYTES) // size)
     # "child parent pose part -> part parent pose child"
@@ -125,8 +124,9 @@ def votes_in_pieces(parts: Parts, weights: Weights) -> Iterator[HeldVotes]:
     for piece in parts.to(weights.dtype).split(images):
         # "image child part -> part image 1 1 child"
         numbers = piece.permute(2, 0, 1).contiguous()[:, :, None, None]
-        votes = torch.zeros(len(piece), parents, pose, children, dtype=weights.dtype, device=weights.device)
-        for weight, number in zip(by_part, numbers, strict=True):
+        (first, number), *others = zip(by_part, numbers, strict=True)
+        votes = first * number
+        for weight, number in others:
             votes.addcmul_(weight, number)
         yield HeldVotes(votes.permute(0, 3, 1, 2))
 
