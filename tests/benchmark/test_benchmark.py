@@ -3,11 +3,11 @@
 import pytest
 import torch
 
-from maxmincaps import CapsNet, capsule_loss
+from maxmincaps import NORMALIZATIONS, CapsNet, capsule_loss
 from maxmincaps.benchmark import compare as comparing
 from maxmincaps.benchmark.compare import RATIOS, Ratio, cases_of, compare
 from maxmincaps.benchmark.textbook import TextbookCapsNet
-from maxmincaps.benchmark.worker import CONTESTANTS, SHAPES, Case
+from maxmincaps.benchmark.worker import CONTESTANTS, SHAPES, Case, build
 
 
 @pytest.mark.parametrize("network", SHAPES)
@@ -55,6 +55,11 @@ def test_fifty_steps_of_training_stay_together():
 
 def test_every_case_names_a_contestant():
     assert {case.contestant for case in cases_of(RATIOS)} <= CONTESTANTS.keys()
+
+
+def test_a_case_is_the_network_that_it_names():
+    digits = build(Case("ours", iterations=10, normalization="softmax")).digits
+    assert (digits.iterations, digits.normalization) == (10, NORMALIZATIONS["softmax"])
 
 
 def test_a_comparison_times_each_case_in_its_own_process_and_gives_ratios():

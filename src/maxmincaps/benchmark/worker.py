@@ -38,6 +38,8 @@ class Case:
     batch: int = 128
     iterations: int = 3
     training: bool = True
+    normalization: str = "max-min"
+    """Of ours; the textbook's network has Max-Min alone."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,7 @@ def build(case: Case) -> nn.Module:
     if case.contestant.startswith("textbook"):
         outside = case.contestant.endswith("outside autograd")
         return TextbookCapsNet(shape, iterations=case.iterations, routing_outside_autograd=outside)
-    return CapsNet(image_shape=shape, iterations=case.iterations)
+    return CapsNet(image_shape=shape, normalization=case.normalization, iterations=case.iterations)
 
 
 def measure(case: Case, *, warm_up: int = 2, steps: int = 5) -> Timing:
