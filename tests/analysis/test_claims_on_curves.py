@@ -16,7 +16,7 @@ def test_slopes_over_iterations_are_judged_by_their_sign(tmp_path, sign, expecte
     def train(entry):
         return 0.95 if (entry.line.label == "Max-Min") == (sign > 0) else 0.99
 
-    names = ("iterations-help-max-min", "iterations-harm-softmax", "smaller-gap", "gap-saved-grows")
+    names = ("iterations-help-max-min", "iterations-harm-softmax", "lead-grows", "smaller-gap", "gap-saved-grows")
     found = by_name(write_study(tmp_path, "iterations", "full", accuracy, train).values())
     assert {found[name].verdict for name in names} == {expected}
     two_datasets = by_name(write_study(tmp_path, "iterations", "small", accuracy, train).values())
@@ -35,9 +35,20 @@ def test_one_iteration_routes_nothing_and_is_told_apart_from_more_of_them(tmp_pa
     assert claim.ours.endswith("; 3 iterations beside 1: +2.80 points")
 
 
+def test_a_lead_may_grow_where_both_fall(tmp_path):
+    def accuracy(entry):
+        fall = (0.1 if entry.line.label == "Max-Min" else 0.2) + 0.001 * entry.recipe.seed
+        return 95 - fall * entry.line.value
+
+    found = by_name(write_study(tmp_path, "iterations", "full", accuracy).values())
+    names = ("iterations-help-max-min", "iterations-harm-softmax", "lead-grows")
+    assert [found[name].verdict for name in names] == [Verdict.FAILS, Verdict.HOLDS, Verdict.HOLDS]
+    assert found["lead-grows"].ours.startswith("+0.1 points of lead an iteration")
+
+
 def test_a_smaller_gap_where_others_diverged_is_not_said_to_hold(tmp_path):
     rows = write_study(tmp_path, "iterations", "full", lambda e: 90 + (e.line.label == "Max-Min") * e.line.value / 10)
-    names = ("smaller-gap", "gap-saved-grows")
+    names = ("lead-grows", "smaller-gap", "gap-saved-grows")
     assert {by_name(rows.values())[name].verdict for name in names} == {Verdict.HOLDS}
     write_diverged(rows, ("Max-Min", 10, "mnist", 0))
     assert {by_name(rows.values())[name].verdict for name in names} == {Verdict.UNDECIDED}

@@ -249,6 +249,13 @@ _ALL = (
         partial(judges.slope, line=SOFTMAX, side=-1),
     ),
     Claim(
+        "lead-grows",
+        "Max-Min's lead over Softmax grows with the number of routing iterations (judged from two on).",
+        "one improves, the other falls",
+        "iterations",
+        judges.lead_grows,
+    ),
+    Claim(
         "smaller-gap",
         "The gap between training and test accuracy is smaller with Max-Min.",
         "smaller on all five datasets",

@@ -105,28 +105,40 @@ def _slope(points: Mapping[float, float]) -> float:
     return linear_regression(list(routed), list(routed.values())).slope
 
 
+def lead_grows(rows: Sequence[Row]) -> Finding:
+    """What Max-Min is ahead of Softmax grows with the number of iterations, seed by seed."""
+    return _grows(rows, _differences(rows, measures.best_points, MAX_MIN, SOFTMAX), "points of lead")
+
+
 def smaller_gap(rows: Sequence[Row]) -> Finding:
     """The gap of Max-Min is smaller than that of Softmax: seed by seed, the mean over the numbers of iterations."""
-    saved = [(curve.dataset, fmean(points.values())) for curve, points in _gaps_saved(rows).items()]
+    gaps_saved = _differences(rows, measures.gap_points, SOFTMAX, MAX_MIN)
+    saved = [(curve.dataset, fmean(points.values())) for curve, points in gaps_saved.items()]
     found = judged_everywhere(saved, rows, "points of gap saved", wanted=DATASETS)
     return unless_diverged(found, runs_of(rows, line=MAX_MIN))
 
 
 def gap_saved_grows(rows: Sequence[Row]) -> Finding:
     """What Max-Min saves of Softmax's gap grows with the number of iterations, seed by seed."""
-    slopes = [(curve.dataset, _slope(points)) for curve, points in _gaps_saved(rows).items()]
-    found = judged_everywhere(slopes, rows, "points of gap saved an iteration", wanted=DATASETS)
+    return _grows(rows, _differences(rows, measures.gap_points, SOFTMAX, MAX_MIN), "points of gap saved")
+
+
+def _grows(rows: Sequence[Row], curves: Mapping[measures.Curve, dict[float, float]], unit: str) -> Finding:
+    slopes = [(curve.dataset, _slope(points)) for curve, points in curves.items()]
+    found = judged_everywhere(slopes, rows, f"{unit} an iteration", wanted=DATASETS)
     return unless_diverged(found, runs_of(rows, line=MAX_MIN))
 
 
-def _gaps_saved(rows: Sequence[Row]) -> dict[measures.Curve, dict[float, float]]:
-    """Give Softmax's gap less Max-Min's, by iterations, where there are pairs of runs at every number of them."""
+def _differences(
+    rows: Sequence[Row], measure: Callable[[Row], float], first: str, second: str
+) -> dict[measures.Curve, dict[float, float]]:
+    """Give what a measure of one line is above the other's, by iterations, where there are pairs at all of them."""
     scales = {row["dataset"]: row["scale"] for row in rows}
     found: dict[measures.Curve, dict[float, float]] = defaultdict(dict)
-    for both, (theirs, ours) in pairs(rows, measures.gap_points, SOFTMAX, MAX_MIN).items():
-        curve = measures.Curve("iterations", scales[both.dataset], both.dataset, MAX_MIN, both.seed)
+    for both, (one, other) in pairs(rows, measure, first, second).items():
+        curve = measures.Curve("iterations", scales[both.dataset], both.dataset, first, both.seed)
         assert both.value is not None  # the number of iterations
-        found[curve][both.value] = theirs - ours
+        found[curve][both.value] = one - other
     return measures.whole(found)
 
 
