@@ -12,7 +12,7 @@ from maxmincaps.analysis.poll import Poll, Question
 from maxmincaps.errors import InputError
 from maxmincaps.recipe import Recipe
 from maxmincaps.report import chapters
-from maxmincaps.report.chapters import accuracy, inside, others
+from maxmincaps.report.chapters import accuracy, inside, iterations, others
 from maxmincaps.report.learning_chapter import learning
 from maxmincaps.report.material import Material
 from maxmincaps.report.mistakes_chapter import mnist_record
@@ -60,6 +60,14 @@ def test_a_run_that_stands_on_two_lines_is_counted_once_and_one_that_diverged_ap
         ("MNIST", "upper bound q, W kept", *cells, "5", budget),
         ("MNIST", "start value", *cells, "5 or 4 and 1 diverged", budget),
     )
+
+
+def test_iterations_have_a_panel_for_each_dataset_that_was_run_and_tell_which_were_not(tmp_path):
+    rows = write_study(tmp_path, "iterations", "small", lambda entry: 99 - entry.line.value / 10)
+    plates = {plate.name: plate for plate in iterations(Material(list(rows.values()), STUDIES))}
+    for name in ("figure-7", "figure-8"):
+        assert [axes.get_title(loc="left") for axes in plates[name].content.axes] == ["(a) MNIST", "(b) rMNIST"]
+        assert plates[name].caption.endswith(" Not run: fMNIST, bMNIST, CIFAR10.")
 
 
 def test_a_choice_without_a_result_keeps_its_line_and_one_with_seeds_of_its_own_is_compared_by_shared_ones(tmp_path):

@@ -1,6 +1,6 @@
 """What becomes of accuracy when one thing is varied: iterations, the normalization, bounds, choices, the recipe."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from maxmincaps.analysis.compare import complete
 from maxmincaps.analysis.measures import best_points, gap_points
@@ -8,6 +8,7 @@ from maxmincaps.report import curves, own_tables, tables
 from maxmincaps.report.material import Material, Plate, absent, study_command
 from maxmincaps.report.selection import Shown, beside_the_first, title_with_mark
 from maxmincaps.studies.records import Row
+from maxmincaps.studies.study import title_of
 
 
 def iterations(material: Material) -> list[Plate]:
@@ -30,9 +31,12 @@ def iterations(material: Material) -> list[Plate]:
     )
     if not runs.rows:
         return [absent(name, title, words + ending, runs.study) for name, title, _, _, words in told]
+    there = {row["dataset"] for row in runs.rows}
+    if missing := [title_of(dataset) for dataset in runs.study.datasets if dataset not in there]:
+        ending += f" Not run: {', '.join(missing)}."
     plates = []
     for name, title, measure, axis, words in told:
-        figure = curves.against_iterations(_panels(runs, measure), axis)
+        figure = curves.against_iterations(_panels(runs, there, measure), axis)
         table = own_tables.along(runs, f"{name}-in-numbers", f"{title}: {axis}, by iterations.", "r = ", measure)
         plates += [
             material.plate(name, title, words + ending, figure, study_command(runs), runs.rows),
@@ -41,8 +45,10 @@ def iterations(material: Material) -> list[Plate]:
     return plates
 
 
-def _panels(runs: Shown, measure: Callable[[Row], float]) -> list[tuple[str, dict[str, list[curves.Point]]]]:
-    """Give a panel for each dataset of the study: a curve for each normalization."""
+def _panels(
+    runs: Shown, datasets: Collection[str], measure: Callable[[Row], float]
+) -> list[tuple[str, dict[str, list[curves.Point]]]]:
+    """Give a panel for each of the datasets, in the study's order: a curve for each normalization."""
     lines = {line.label: line.settings["normalization"] for line in runs.study.lines}
     values = sorted({line.value for line in runs.study.lines if line.value is not None})
     return [
@@ -51,6 +57,7 @@ def _panels(runs: Shown, measure: Callable[[Row], float]) -> list[tuple[str, dic
             {name: _points(runs, dataset, label, values, measure) for label, name in lines.items()},
         )
         for dataset in runs.study.datasets
+        if dataset in datasets
     ]
 
 
