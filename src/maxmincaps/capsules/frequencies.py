@@ -19,7 +19,7 @@ from torch import Tensor
 Pair = tuple[int, int]
 
 # Numbers that pass through both halves of a transform at a time, so that what lies between them stays in the cache.
-NUMBERS_AT_A_TIME = 1 << 16
+NUMBERS_AT_A_TIME = 1 << 15
 
 
 def real_frequencies(length: int) -> Sequence[int]:
