@@ -177,14 +177,18 @@ class TrainingSettings(Settings):
     initial_values: Literal["torch", "sabour"] = "torch"
     """Initial weights of convolutions and decoder: PyTorch's own, or those of Sabour's code."""
 
+    pace: Literal["fast", "slow"] = "fast"
+    """How W begins and learns: fast, for little data or time; slow, from nearly nothing, so that the convolutions do
+    more of the work, which ends higher after some epochs of many images (docs/initialisation.md)."""
+
     vote_sigma: float | None = Field(None, gt=0)
-    """Standard deviation of W's initial values. Default: by the rule in docs/initialisation.md."""
+    """Standard deviation of W's initial values. Default: by the pace."""
 
     vote_rate: float | None = Field(None, gt=0)
-    """W's learning rate as a multiple of the learning rate. Default: by the rule in docs/initialisation.md."""
+    """W's learning rate as a multiple of the learning rate. Default: by the pace."""
 
     primary_rate: float | None = Field(None, gt=0)
-    """PrimaryCaps' learning rate as a multiple of the learning rate. Default: by the same rule."""
+    """PrimaryCaps' learning rate as a multiple of the learning rate. Default: by the pace."""
 
     average: float = Field(0.999, ge=0, lt=1)
     """Judge and keep a moving average of the weights; each step keeps this share of it, less in the first thousands. 0:

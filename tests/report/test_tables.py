@@ -216,3 +216,10 @@ def test_twins_differ_in_the_normalization_alone_and_follow_the_paper(rows):
     alike = {"seed", "iterations", "epochs", "train_images", "shift", "start", "high"}
     assert all(pair["softmax"][name] == pair["max-min"][name] for name in alike)
     assert (pair["max-min"]["iterations"], pair["max-min"]["shift"], pair["max-min"]["high"]) == (3, 0, None)
+
+
+def test_a_line_with_fewer_epochs_than_another_is_filled_up(rows, monkeypatch):
+    monkeypatch.setattr(own_tables, "accuracies_by_epoch", lambda row: [90.0] * row["epochs"])
+    short, long = ([{**rows[0], "epochs": epochs}] for epochs in (2, 4))
+    found = own_tables.by_epoch({"short": short, "long": long}, "name")
+    assert [row[1:5] for row in found.rows] == [("90.00", "90.00", "–", "–"), ("90.00",) * 4]

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from maxmincaps.errors import InputError
 from maxmincaps.recipe import Recipe
 from maxmincaps.studies import STUDIES, beginning
+from maxmincaps.studies.paces import THOROUGH
 from maxmincaps.studies.study import Budget, Line, Study, parse_only, select, unique
 from maxmincaps.training.checkpoint import network_for
 from maxmincaps.training.prepare import optimizer_for
@@ -129,3 +130,8 @@ def test_the_first_steps_vary_what_the_rule_gives(normalization):
     network = network_for(recipe, (1, 28, 28), 10)
     rates = {group["name"]: group["rate"] for group in optimizer_for(recipe, network).param_groups}
     assert beginning.BY_RULE[normalization] == pytest.approx((network.digits.sigma, rates["votes"]), rel=1e-3)
+
+
+def test_the_recipe_thorough_is_the_one_that_was_studied():
+    named = Recipe.from_file("thorough")
+    assert named == Recipe(epochs=named.epochs, **THOROUGH)

@@ -38,7 +38,8 @@ def by_epoch(lines: Mapping[str, Sequence[Row]], name: str) -> Table:
             (
                 label,
                 *(with_sd(interval(at)) for at in zip(*found, strict=True)),
-                *(missing(lines[label]),) * (0 if found else epochs),
+                # A line may have fewer epochs than others, or no complete run at all.
+                *(NONE if found else missing(lines[label]),) * (epochs - max(map(len, found), default=0)),
                 how_many(lines[label]),
             )
             for label, found in histories.items()

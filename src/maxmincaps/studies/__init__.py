@@ -13,6 +13,7 @@ from maxmincaps.studies.first_try import FIRST_TRY
 from maxmincaps.studies.learning import LEARNING
 from maxmincaps.studies.literal import LITERAL
 from maxmincaps.studies.options import OPTIONS
+from maxmincaps.studies.paces import PACES_STUDY
 from maxmincaps.studies.rates import RATES
 from maxmincaps.studies.study import Study
 from maxmincaps.studies.table_1_datasets import DATASETS_STUDY
@@ -39,6 +40,7 @@ STUDIES: dict[str, Study] = {
         RATES,
         OPTIONS,
         BY_HEART,
+        PACES_STUDY,
         EIGHT_EPOCHS,
         LEARNING,
         FIRST_TRY,

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import NamedTuple
 
 import torch
 from torch import nn
@@ -16,8 +17,20 @@ from maxmincaps.errors import InputError, one_line
 from maxmincaps.recipe import Recipe
 from maxmincaps.training.checkpoint import network_for
 
-PRIMARY_TERMS, VOTE_TERMS = 6_000, 30_000
-"""PrimaryCaps and W learn at the full rate if their sums have at most so many terms. W's are smaller, as squashed."""
+
+class Pace(NamedTuple):
+    """How fast W begins and learns beside PrimaryCaps; docs/initialisation.md tells what was measured."""
+
+    primary_terms: int
+    """PrimaryCaps learns at the full rate if its sums have at most so many terms."""
+    vote_terms: int
+    """The same for W, whose inputs are smaller, as squashed."""
+    vote_size: float
+    """How long the parents' sums start, as a multiple of what the layer suggests."""
+
+
+PACES = {"fast": Pace(6_000, 30_000, 1.0), "slow": Pace(21_000, 400, 0.05)}
+"""The rules that a recipe chooses from, by name."""
 
 
 @contextmanager
@@ -47,7 +60,8 @@ def initial_network(recipe: Recipe, train: ImageSet) -> CapsNet:
         network = _network(recipe, train)
         if recipe.initial_values == "sabour":
             _initialise_as_sabour(network)
-        network.digits.reset_parameters(recipe.vote_sigma)
+        digits = network.digits
+        digits.reset_parameters(recipe.vote_sigma or PACES[recipe.pace].vote_size * digits.suggested_sigma())
     return network
 
 
@@ -59,13 +73,14 @@ def optimizer_for(recipe: Recipe, network: CapsNet) -> torch.optim.Adam:
     """Make Adam, with rates of their own for PrimaryCaps and W: multiples of the learning rate.
 
     A step of Adam moves every weight by about the learning rate, and in the first steps all of a sum's weights the same
-    way: a sum moves the further the more terms it has. docs/initialisation.md tells what was measured.
+    way: a sum moves the further the more terms it has.
     """
+    pace = PACES[recipe.pace]
     primary = network.primary.convolution
     digits = network.digits
     # W acts multiplied by couplings, so it has to move the more the smaller they are.
-    vote_rate = min(1.0, VOTE_TERMS / digits.terms) / digits.typical_couplings().abs().mean().item()
-    primary_rate = min(1.0, PRIMARY_TERMS / primary.weight[0].numel())
+    vote_rate = min(1.0, pace.vote_terms / digits.terms) / digits.typical_couplings().abs().mean().item()
+    primary_rate = min(1.0, pace.primary_terms / primary.weight[0].numel())
     special = {
         "primary": (list(primary.parameters()), recipe.primary_rate or primary_rate),
         "votes": ([digits.weights], recipe.vote_rate or vote_rate),
