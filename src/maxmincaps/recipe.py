@@ -178,8 +178,8 @@ class TrainingSettings(Settings):
     """Initial weights of convolutions and decoder: PyTorch's own, or those of Sabour's code."""
 
     pace: Literal["fast", "slow"] = "fast"
-    """How W begins and learns: fast, for little data or time; slow, from nearly nothing, so that the convolutions do
-    more of the work, which ends higher after some epochs of many images (docs/initialisation.md)."""
+    """How W begins and learns: fast, for little data or time; or slow, from nearly nothing, which leaves more of the
+    work to the convolutions, as in the recipe `thorough` (docs/initialisation.md)."""
 
     vote_sigma: float | None = Field(None, gt=0)
     """Standard deviation of W's initial values. Default: by the pace."""
