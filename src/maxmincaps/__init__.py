@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from maxmincaps.capsules.routing import squash as squash
     from maxmincaps.data.images import load as load
     from maxmincaps.errors import InputError as InputError
-    from maxmincaps.export.elsewhere import network_from_weights as network_from_weights
+    from maxmincaps.export.foreign_weights import network_from_weights as network_from_weights
     from maxmincaps.recipe import Recipe as Recipe
     from maxmincaps.training.checkpoint import load_network as load_network
     from maxmincaps.training.classifier import CapsNetClassifier as CapsNetClassifier
     from maxmincaps.training.fit import fit as fit
     from maxmincaps.training.notebook import NotebookProgress as NotebookProgress
+    from maxmincaps.training.observer import CombinedObserver as CombinedObserver
     from maxmincaps.training.observer import Observer as Observer
-    from maxmincaps.training.observer import Together as Together
-    from maxmincaps.training.record import Record as Record
+    from maxmincaps.training.run import Run as Run
     from maxmincaps.training.tensorboard import TensorBoard as TensorBoard
 
     __version__: str
@@ -48,14 +48,14 @@ _HOME = {
     "load": "data.images",
     "InputError": "errors",
     "Recipe": "recipe",
-    "network_from_weights": "export.elsewhere",
+    "network_from_weights": "export.foreign_weights",
     "load_network": "training.checkpoint",
     "CapsNetClassifier": "training.classifier",
     "fit": "training.fit",
     "NotebookProgress": "training.notebook",
     "Observer": "training.observer",
-    "Together": "training.observer",
-    "Record": "training.record",
+    "CombinedObserver": "training.observer",
+    "Run": "training.run",
     "TensorBoard": "training.tensorboard",
 }
 

@@ -28,10 +28,10 @@ def is_lack_of_memory(error: Exception) -> bool:
     return isinstance(error, MemoryError) or any(said in str(error) for said in words)
 
 
-def known(name: str, names: Iterable[str], kind: str) -> str:
+def check_name(name: str, names: Iterable[str], kind: str) -> str:
     """Give `name` back if it is one of `names`, else say which names there are, and which is the nearest.
 
-    >>> known("maxmn", ["softmax", "max-min"], "normalization")
+    >>> check_name("maxmn", ["softmax", "max-min"], "normalization")
     Traceback (most recent call last):
     maxmincaps.errors.InputError: no normalization is called 'maxmn'; there are softmax, max-min (did you mean max-min?)
     """
@@ -49,7 +49,7 @@ def one_line(words: object, most: int = 300) -> str:
     return line if len(line) <= most else f"{line[:most]}…"
 
 
-def extra(name: str, module: str) -> ModuleType:
+def import_extra(name: str, module: str) -> ModuleType:
     """Import `module`, which the optional part `name` of this package brings, or say how to get it."""
     try:
         return import_module(module)
@@ -59,3 +59,7 @@ def extra(name: str, module: str) -> ModuleType:
         # By this very Python, as an environment need not be active for its commands to be called.
         install = f"{quote(sys.executable)} -m pip install -e '.[{name}]'"
         raise InputError(f"this needs the optional part {name}; where maxmincaps was checked out: {install}") from None
+
+
+known = check_name
+extra = import_extra

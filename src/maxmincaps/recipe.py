@@ -15,7 +15,7 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError, model_validator
 
-from maxmincaps.errors import InputError, known
+from maxmincaps.errors import InputError, check_name
 
 
 class Settings(BaseModel):
@@ -243,7 +243,7 @@ class Recipe(MachineSettings, TrainingSettings, NetworkSettings, DataSettings):
             raise ValueError(f"a batch of {self.batch_size} cannot be divided among {self.processes} processes")
         return self
 
-    def but(self, **changes: Any) -> "Recipe":
+    def with_changes(self, **changes: Any) -> "Recipe":
         """Give the same recipe with some settings changed (and checked)."""
         return recipe_from({**self.model_dump(), **changes}, "these settings")
 
@@ -307,7 +307,7 @@ def recipe_from(settings: Any, where: str) -> Recipe:
         raise InputError(f"{where}: a recipe is a table of settings, not {type(settings).__name__}")
     try:
         for name in settings:
-            known(name, Recipe.model_fields, "setting")
+            check_name(name, Recipe.model_fields, "setting")
         return Recipe(**settings)
     except InputError as error:
         raise InputError(f"{where}: {error}") from None

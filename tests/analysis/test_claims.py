@@ -8,7 +8,7 @@ from maxmincaps.analysis.compare import Verdict
 from maxmincaps.report.selection import shown
 from maxmincaps.studies import STUDIES
 from maxmincaps.studies.study import DATASETS
-from tests.analysis.records import as_the_paper, by_name, write_diverged, write_lengths, write_study
+from tests.analysis.runs import as_the_paper, by_name, write_diverged, write_lengths, write_study
 
 
 def test_without_runs_no_claim_has_a_verdict():
@@ -169,7 +169,7 @@ def test_only_a_difference_is_told_with_a_sign(tmp_path):
 def test_the_vote_is_that_of_the_papers_seeds_and_not_of_whichever_three_there_are(tmp_path):
     rows = write_study(tmp_path, "mnist-record", "full", lambda entry: 99.8)
     for row in rows.values():
-        write_lengths(tmp_path / row["fingerprint"], torch.eye(10), torch.arange(10))
+        write_lengths(tmp_path / row.fingerprint, torch.eye(10), torch.arange(10))
     assert by_name(rows.values())["vote-record"].n == 3
     write_diverged(rows, ("Max-Min", None, "mnist", 0))
     claim = by_name(rows.values())["vote-record"]
@@ -183,7 +183,7 @@ def test_the_vote_and_the_record_are_judged_by_the_lengths_in_the_records(tmp_pa
         lengths = torch.eye(10)[labels].clone()
         first = 10 * (seed % 3)
         lengths[first : first + 3 + (label == "Softmax")] = torch.eye(10)[1]  # no two of a three err together
-        write_lengths(tmp_path / row["fingerprint"], lengths, labels)
+        write_lengths(tmp_path / row.fingerprint, lengths, labels)
     found = by_name(rows.values())
     assert found["record-beats-softmax"].verdict is Verdict.HOLDS
     assert found["single-record"].verdict is Verdict.HOLDS
@@ -199,7 +199,7 @@ def test_a_vote_that_errs_as_often_as_the_best_of_its_three_beats_none_of_them(t
         lengths = torch.eye(10)[labels].clone()
         lengths[: 3 + seed % 3] = torch.eye(10)[1]  # all err on the same three, some on one or two more
         lengths[3:5, 1 + seed % 3] += 0.01
-        write_lengths(tmp_path / row["fingerprint"], lengths, labels)
+        write_lengths(tmp_path / row.fingerprint, lengths, labels)
     found = by_name(rows.values())["vote-beats-one"]
     assert (found.verdict, found.n) == (Verdict.FAILS, 3)
 
@@ -228,6 +228,6 @@ def test_a_record_that_was_missed_with_less_than_the_papers_budget_is_undecided(
     for row in rows.values():
         lengths = torch.eye(10)[labels].clone()
         lengths[:3] = torch.eye(10)[1]
-        write_lengths(tmp_path / row["fingerprint"], lengths, labels)
+        write_lengths(tmp_path / row.fingerprint, lengths, labels)
     found = by_name(rows.values())
     assert (found["single-record"].verdict, found["vote-record"].verdict) == (verdict, verdict)

@@ -4,7 +4,7 @@ import pytest
 
 from maxmincaps.analysis.compare import Verdict
 from maxmincaps.studies.bounds import W_KEPT
-from tests.analysis.records import by_name, write_diverged, write_study
+from tests.analysis.runs import by_name, write_diverged, write_study
 
 
 @pytest.mark.parametrize(("sign", "expected"), [(1, Verdict.HOLDS), (-1, Verdict.FAILS)])

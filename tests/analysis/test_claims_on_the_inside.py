@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from maxmincaps.analysis.compare import Verdict
-from tests.analysis.records import as_the_paper, by_name, write_diverged, write_lengths, write_study, write_trace
+from tests.analysis.runs import as_the_paper, by_name, write_diverged, write_lengths, write_study, write_trace
 
 INSIDE = (
     "softmax-stays-near-start", "max-min-spreads", "parents-differ-more", "several-strong-parents",
@@ -29,7 +29,7 @@ def test_a_few_children_with_nine_strong_parents_do_not_make_up_for_many_with_on
     couplings[:, :, 0] = 1.0
     couplings[:, :outliers, 1:] = 0.9
     for row in rows.values():
-        write_trace(tmp_path / row["fingerprint"], logits, couplings)
+        write_trace(tmp_path / row.fingerprint, logits, couplings)
     found = by_name(rows.values())["several-strong-parents"]
     assert (found.verdict, found.ours.split(" (")[0]) == (verdict, f"{outliers} % of the voting children")
 
@@ -39,7 +39,7 @@ def test_runs_on_other_images_are_not_among_the_papers(tmp_path):
     quick = write_study(tmp_path, "datasets", "quickstart", lambda entry: 97.0)
     rows = {**write_study(tmp_path, "datasets", "full", as_the_paper), **quick}
     for row in rows.values():
-        write_trace(tmp_path / row["fingerprint"], torch.randn(3, 20, 10), torch.full((3, 20, 10), 0.1))
+        write_trace(tmp_path / row.fingerprint, torch.randn(3, 20, 10), torch.full((3, 20, 10), 0.1))
     write_diverged(rows, ("Softmax", None, "mnist", 0))
     alone, together = (by_name(own.values())["softmax-stays-near-start"] for own in (quick, rows))
     assert (alone.n, together.n) == (1, 24)
@@ -52,7 +52,7 @@ def test_a_dataset_on_the_other_side_of_the_bound_is_told_and_leaves_a_claim_und
     for (_, _, dataset, _), row in rows.items():
         couplings = torch.full((3, 100, 10), 0.1)
         couplings[-1, : 70 if dataset == "cifar10" else 2] = 0.5
-        write_trace(tmp_path / row["fingerprint"], torch.randn(3, 100, 10), couplings)
+        write_trace(tmp_path / row.fingerprint, torch.randn(3, 100, 10), couplings)
     found = by_name(rows.values())["softmax-stays-near-start"]
     assert found.verdict is Verdict.UNDECIDED
     assert "MNIST 98, rMNIST 98" in found.ours
@@ -64,7 +64,7 @@ def test_a_claim_about_both_normalizations_needs_both(tmp_path):
     for (label, *_), row in rows.items():
         logits = torch.zeros(3, 100, 10)
         logits[1:, : 80 if label == "Max-Min" else 1] = 1.0
-        write_trace(tmp_path / row["fingerprint"], logits, torch.full((3, 100, 10), 0.1))
+        write_trace(tmp_path / row.fingerprint, logits, torch.full((3, 100, 10), 0.1))
     assert by_name(rows.values())["most-logits-stay-at-zero"].verdict is Verdict.FAILS
 
 
@@ -86,11 +86,11 @@ def test_what_is_inside_the_networks_is_judged_by_their_traces_and_lengths(tmp_p
         logits = torch.zeros(3, 50, 10)
         logits[1:, :20] = torch.randn(2, 20, 10, generator=noise)
         couplings = torch.rand(3, 50, 10, generator=noise) if hard else torch.full((3, 50, 10), 0.1)
-        write_trace(tmp_path / row["fingerprint"], logits, couplings)
+        write_trace(tmp_path / row.fingerprint, logits, couplings)
         lengths = torch.eye(10)[labels] * (0.9 if hard else 0.8) + (0.05 if hard else 0.1) + confused_with[labels]
         if dataset == "cifar10":  # every second class is taken for the next one too
             lengths += 0.5 * torch.eye(10)[(labels + 1) % 10] * (labels % 2)[:, None]
-        write_lengths(tmp_path / row["fingerprint"], lengths + 1e-3 * torch.rand(100, 10, generator=noise), labels)
+        write_lengths(tmp_path / row.fingerprint, lengths + 1e-3 * torch.rand(100, 10, generator=noise), labels)
     found = by_name(rows.values())
     assert {name: found[name].verdict for name in INSIDE} == dict.fromkeys(INSIDE, Verdict.HOLDS)
 
@@ -100,7 +100,7 @@ def test_a_network_that_always_says_everything_has_no_tuning_curve_and_costs_not
     labels = torch.arange(100) % 10
     for (_, _, dataset, seed), row in rows.items():
         said = torch.ones(100, 10) if (dataset, seed) == ("mnist", 0) else torch.rand(10, 10)[labels]
-        write_lengths(tmp_path / row["fingerprint"], said, labels)
+        write_lengths(tmp_path / row.fingerprint, said, labels)
     found = by_name(rows.values())["tuning-keeps-shape"]
     assert (found.n, found.verdict) == (9, Verdict.FAILS)  # of ten pairs on MNIST and CIFAR10
 
@@ -111,5 +111,5 @@ def test_tuning_curves_that_have_nothing_but_their_peaks_in_common_are_not_alike
     noise = torch.Generator().manual_seed(0)
     for row in rows.values():
         lengths = 0.9 * torch.eye(10)[labels] + 0.05 * torch.rand(10, 10, generator=noise)[labels]
-        write_lengths(tmp_path / row["fingerprint"], lengths, labels)
+        write_lengths(tmp_path / row.fingerprint, lengths, labels)
     assert by_name(rows.values())["tuning-keeps-shape"].verdict is Verdict.FAILS

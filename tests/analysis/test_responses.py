@@ -20,7 +20,7 @@ from maxmincaps.analysis.responses import (
 )
 from maxmincaps.analysis.vote import spread, vote
 from maxmincaps.errors import InputError
-from tests.analysis.records import write_lengths
+from tests.analysis.runs import write_lengths
 
 LENGTHS = [[0.9, 0.1, 0.0], [0.2, 0.7, 0.1], [0.1, 0.8, 0.3], [0.5, 0.25, 1.0]]
 LABELS = [0, 1, 2, 2]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from maxmincaps import fit
 from maxmincaps.analysis.traces import chosen_children, evolution, evolution_rows, rows, trace
 from maxmincaps.errors import InputError
-from tests.analysis.records import write_trace
+from tests.analysis.runs import write_trace
 
 
 @pytest.fixture

@@ -14,9 +14,9 @@ from PIL import Image
 from maxmincaps import InputError, fit
 from maxmincaps.app import pictures
 from maxmincaps.app.answers import models_of
-from maxmincaps.data.seen import read_picture
+from maxmincaps.data.pictures import read_picture
 from maxmincaps.training.predict import Predictor, size_before_crop
-from maxmincaps.training.record import Record
+from maxmincaps.training.run import Run
 
 MNIST, COLOUR = (1, 28, 28), (3, 24, 24)
 
@@ -73,7 +73,7 @@ def test_the_explorer_shows_a_cropped_network_the_window_that_predict_shows_it(t
     run = fit(tiny(crop=24, epochs=1), tmp_path / "run").folder
     noise = np.random.default_rng(0).integers(0, 256, (31, 50), dtype=np.uint8)
     Image.fromarray(noise).save(tmp_path / "some.png")
-    page = Reactions(models_of([run]), None, size_before_crop(Record(run)))
+    page = Reactions(models_of([run]), None, size_before_crop(Run(run)))
     page._routed = lambda image, note, _: (image, note)
     sent = SimpleNamespace(_data={"picture": url((tmp_path / "some.png").read_bytes())})
     image, note = page.upload(sent)

@@ -5,8 +5,8 @@ import sys
 import pytest
 from PIL import Image
 
+from maxmincaps.cli import data
 from maxmincaps.errors import InputError
-from maxmincaps.verbs import data
 
 
 @pytest.fixture

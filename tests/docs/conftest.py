@@ -6,13 +6,13 @@ from tests.conftest import TINY
 @pytest.fixture
 def small_trainings(monkeypatch):
     """Let every training that a page starts be a small one: its words are tested, not the processor."""
+    from maxmincaps.cli import train as verb
     from maxmincaps.training import fit as training
-    from maxmincaps.verbs import train as verb
 
     small = {name: value for name, value in TINY.items() if name != "epochs"}
 
     def fit(recipe, folder, **arguments):
-        return whole(recipe.but(**small), folder, **arguments)
+        return whole(recipe.with_changes(**small), folder, **arguments)
 
     whole = training.fit
     monkeypatch.setattr(training, "fit", fit)

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from maxmincaps import InputError, Record, fit, load, load_network
+from maxmincaps import InputError, Run, fit, load, load_network
 from maxmincaps.data.batches import as_float
 from maxmincaps.export import run as export
 from maxmincaps.export.card import save_for_hub
@@ -56,7 +56,7 @@ def test_an_onnx_file_is_one_file_that_knows_its_classes_and_its_recipe(run, onn
     assert [path.name for path in onnx_file.path.parent.iterdir()] == ["net.onnx"]
     notes = {entry.key: entry.value for entry in onnx.load(onnx_file.path).metadata_props}
     assert json.loads(notes["classes"]) == list("0123456789")
-    assert json.loads(notes["recipe"]) == json.loads(Record(run).recipe.to_json())
+    assert json.loads(notes["recipe"]) == json.loads(Run(run).recipe.to_json())
 
 
 def test_no_export_for_others_tells_where_its_user_keeps_images(tiny, tmp_path):

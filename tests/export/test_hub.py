@@ -9,7 +9,7 @@ import torch
 from huggingface_hub import hub_mixin
 from safetensors.torch import load_file, save_file
 
-from maxmincaps import NORMALIZATIONS, CapsNet, InputError, Normalization, Record, load_network
+from maxmincaps import NORMALIZATIONS, CapsNet, InputError, Normalization, Run, load_network
 from maxmincaps.capsules import hub
 from maxmincaps.export.card import card_facts
 
@@ -36,8 +36,8 @@ def test_the_card_of_a_run_has_data_recipe_accuracy_budget_licence_and_citation(
     code, _ = command("export", run, "--to", "hub", "--out", tmp_path / "hub")
     assert code == 0
     assert same_answers(load_network(run), CapsNet.from_pretrained(tmp_path / "hub"))
-    record, card = Record(run), (tmp_path / "hub" / "README.md").read_text()
-    assert f"{100 * record.result['best_test_accuracy']:.2f} % of 1,000 test images" in card
+    record, card = Run(run), (tmp_path / "hub" / "README.md").read_text()
+    assert f"{100 * record.result.best_test_accuracy:.2f} % of 1,000 test images" in card
     assert json.loads(card.partition("```json")[2].partition("```")[0]) == json.loads(record.recipe.to_json())
     for words in ("120 images to train", "1 epoch, 3 steps", "license: mit", "arXiv:1903.09662", "LeCun"):
         assert words in card

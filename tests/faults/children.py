@@ -16,8 +16,8 @@ from unittest.mock import patch
 from maxmincaps.errors import InputError
 from maxmincaps.studies import worker
 from maxmincaps.training import results
-from maxmincaps.training.record import Record
 from maxmincaps.training.run import Run
+from maxmincaps.training.trainer import Trainer
 from tests.faults.injection import Fault, Layer, watching
 from tests.faults.scenarios import InterruptedGridError
 
@@ -26,9 +26,9 @@ SAID, RAISED = 2, 1
 """Exit codes: one line of ours, anything else."""
 PHASES = [
     (worker, "fit", "training"),
-    (Run, "save_checkpoint", "checkpointing"),
-    (Run, "save_weights", "record_writing"),
-    (Record, "write", "record_writing"),
+    (Trainer, "save_checkpoint", "checkpointing"),
+    (Trainer, "save_weights", "record_writing"),
+    (Run, "write", "record_writing"),
     (results, "save_tensors", "record_writing"),
 ]
 """What a process may be doing besides what its scenario is called after."""

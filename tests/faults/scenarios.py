@@ -23,8 +23,8 @@ from maxmincaps.studies.launch import launch, run_name
 from maxmincaps.studies.progress import Outcome
 from maxmincaps.training.checkpoint import CHECKPOINT, load_tensors
 from maxmincaps.training.fit import fit
-from maxmincaps.training.record import Record, records_under
-from maxmincaps.training.verify import verified
+from maxmincaps.training.run import Run, runs_under
+from maxmincaps.training.verify import verify_run
 
 TIMES = {"images_per_s", "seconds", "peak_memory_mb"}
 """What a record says that is not the same twice."""
@@ -70,16 +70,16 @@ class Training:
 
     def check(self, folder: Path) -> None:
         """Read whatever is there; what says that it is complete must be so."""
-        for record in records_under(folder):
+        for record in runs_under(folder):
             check_record(record)
 
     def bits(self, folder: Path) -> dict[str, Any]:
         """Give all of every record but times."""
-        return {str(record.folder.relative_to(folder)): record_bits(record) for record in records_under(folder)}
+        return {str(record.folder.relative_to(folder)): record_bits(record) for record in runs_under(folder)}
 
     def is_done(self, folder: Path) -> bool:
         """Tell whether the run came to its end."""
-        return Record(folder / "run").complete
+        return Run(folder / "run").complete
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class Grid(Training):
     @property
     def recipes(self) -> list[Recipe]:
         """Which runs these are."""
-        return [self.recipe.but(seed=seed) for seed in range(self.seeds)]
+        return [self.recipe.with_changes(seed=seed) for seed in range(self.seeds)]
 
     def act(self, folder: Path) -> None:
         """Launch what is missing; a run that fails with a line of ours is an outcome."""
@@ -103,7 +103,7 @@ class Grid(Training):
 
     def is_done(self, folder: Path) -> bool:
         """Tell whether all runs came to their end."""
-        return all(Record(folder / "grid" / run_name(recipe)).complete for recipe in self.recipes)
+        return all(Run(folder / "grid" / run_name(recipe)).complete for recipe in self.recipes)
 
 
 class InterruptedGridError(Exception):
@@ -162,7 +162,7 @@ def small_digits(published: Path) -> Iterator[Dataset]:
         yield dataset
 
 
-def check_record(record: Record) -> None:
+def check_record(record: Run) -> None:
     """Read every file of a record that is there under its own name; a complete one must be true."""
     _ = record.recipe, record.history
     for path in record.folder.glob("[!.]*.json"):
@@ -170,10 +170,10 @@ def check_record(record: Record) -> None:
     for path in record.folder.glob("[!.]*.safetensors"):
         load_tensors(path)
     if record.complete:
-        assert len(list(verified(record.folder))) == 5
+        assert len(list(verify_run(record.folder))) == 5
 
 
-def record_bits(record: Record) -> dict[str, Any]:
+def record_bits(record: Run) -> dict[str, Any]:
     """Give everything that a record says but how long it took, and the names of its files.
 
     A process that is lost between the result and the removal of the checkpoint leaves a complete record with a

@@ -10,7 +10,7 @@ from maxmincaps.analysis import poll as polls
 from maxmincaps.app.store import Store
 from maxmincaps.data import download
 from maxmincaps.training import fit as fits
-from maxmincaps.training.record import records_under, write_whole
+from maxmincaps.training.run import runs_under, write_atomic
 from tests.app.conftest import asked
 from tests.faults.children import child
 from tests.faults.scenarios import Caching, Grid, Training, publish_digits, small_digits, small_recipe, write_images
@@ -33,14 +33,14 @@ def at_once(task, *argument_lists):
 
 def _launch(scenario, folder, log):
     """Launch a grid, and write a line for each run that is trained here."""
-    begin = fits.begin_record
+    begin = fits.begin_run
 
     def logged(run, environment):
         with log.open("a") as file:
             file.write(f"{run.record.folder.name}\n")
         begin(run, environment)
 
-    with patch.object(fits, "begin_record", logged):
+    with patch.object(fits, "begin_run", logged):
         scenario.act(folder)
 
 
@@ -50,14 +50,14 @@ def test_launchers_share_a_folder_and_train_each_run_once(images, tmp_path, scal
     folder, log = tmp_path / "together", tmp_path / "log"
     at_once(_launch, *[(grid, folder, log)] * launchers)
     trained = log.read_text().split()
-    assert sorted(trained) == sorted({record.folder.name for record in records_under(folder)})
+    assert sorted(trained) == sorted({record.folder.name for record in runs_under(folder)})
     assert grid.bits(folder) == grid.bits(tmp_path / "alone")
     tally("launchers on one folder", launchers=launchers, runs=len(trained), trained_twice=0, lost=0)
 
 
 def _train_or_wait(training, folder):
     """Train, as often as another process is in the way."""
-    from maxmincaps.training.record import InUseError
+    from maxmincaps.training.run import InUseError
 
     while not training.is_done(folder):
         try:
@@ -78,7 +78,7 @@ def test_trainings_in_one_folder_make_one_record(images, tmp_path, scale, tally)
 def _write(path, letter, times):
     """Write the same file again and again, whole, and see that it is never anything else."""
     for _ in range(times):
-        write_whole(path, letter * 100_000)
+        write_atomic(path, letter * 100_000)
         assert path.read_bytes() in (b"a" * 100_000, b"b" * 100_000)
 
 

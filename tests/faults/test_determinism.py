@@ -10,7 +10,7 @@ from maxmincaps.studies.executors import LocalProcesses, cluster
 from maxmincaps.studies.launch import launch
 from maxmincaps.studies.progress import Outcome
 from maxmincaps.training.observer import Observer
-from maxmincaps.training.record import Record
+from maxmincaps.training.run import Run
 from tests.faults.children import child
 from tests.faults.scenarios import Grid, Training, record_bits, small_recipe, write_images
 
@@ -34,7 +34,7 @@ class StopsAfter(Observer):
     def stepped(self, loss):
         self.left -= 1
 
-    def wants_to_stop(self):
+    def should_stop(self):
         return self.left <= 1  # asked within the step, before it is told
 
 
@@ -65,16 +65,16 @@ def test_a_run_may_be_stopped_after_each_step_and_after_every_step(images, tmp_p
             folder = tmp_path / f"{number} {step}"
             with suppress(KeyboardInterrupt):
                 fit(recipe, folder, observer=StopsAfter(step))
-            assert not Record(folder).complete
+            assert not Run(folder).complete
             assert record_bits(fit(recipe, folder, resume=True)) == whole
             stops += 1
         folder = tmp_path / f"{number} always"
-        while not Record(folder).complete:
+        while not Run(folder).complete:
             with suppress(KeyboardInterrupt):
                 fit(recipe, folder, resume=True, observer=StopsAfter(1))
                 stops -= 1
             stops += 1
-        assert record_bits(Record(folder)) == whole
+        assert record_bits(Run(folder)) == whole
     tally("stops", tried=stops, with_other_bits=0)
 
 

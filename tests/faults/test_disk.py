@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from maxmincaps import fit
-from maxmincaps.training.record import Record
+from maxmincaps.training.run import Run
 from tests.faults.children import command, started_command
 from tests.faults.scenarios import check_record, record_bits, small_recipe, write_images
 
@@ -39,7 +39,7 @@ def train(undisturbed):
 
     def words(out):
         anew = ["--recipe", str(undisturbed.folder.parent / "recipe.json")]
-        return ["train", "--quiet", "--out", str(out), *(["--resume"] if Record(out).exists else anew)]
+        return ["train", "--quiet", "--out", str(out), *(["--resume"] if Run(out).exists else anew)]
 
     return words
 
@@ -59,13 +59,13 @@ class Trials:
         self.goes_on(out)
 
     def goes_on(self, out):
-        if Record(out).exists:
-            check_record(Record(out))
+        if Run(out).exists:
+            check_record(Run(out))
         assert command(self.train(out)) == (0, "")
         self.same_bits(out)
 
     def same_bits(self, out):
-        assert record_bits(Record(out)) == record_bits(self.undisturbed)
+        assert record_bits(Run(out)) == record_bits(self.undisturbed)
 
     def conclude(self, tally, what, **others):
         assert self.ends[2]

@@ -165,6 +165,6 @@ def test_steps_that_are_not_finite_are_skipped_on_request_and_counted(command, t
     code, _ = command("--learning-rate", "1e30", "--non-finite", "skip", epochs=1, batch_size=20)
     assert code == 0
     result = json.loads((tmp_path / "run" / "result.json").read_text())
-    assert result["steps"] == 6
-    assert result["skipped_steps"] == 5
-    tally("steps", tried=result["steps"], skipped_and_counted=result["skipped_steps"])
+    assert result.steps == 6
+    assert result.skipped_steps == 5
+    tally("steps", tried=result.steps, skipped_and_counted=result.skipped_steps)

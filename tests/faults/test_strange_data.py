@@ -13,7 +13,7 @@ import pytest
 from maxmincaps import InputError
 from maxmincaps.app import pictures
 from maxmincaps.data import archives
-from maxmincaps.data.seen import read_picture
+from maxmincaps.data.pictures import read_picture
 from tests.data.test_fuzz import FORMATS, picture
 from tests.faults.strangers import damaged, encoded, harmful_json, inputs
 

@@ -8,16 +8,16 @@ import pytest
 from safetensors.torch import load as loaded
 from safetensors.torch import save
 
-from maxmincaps import CapsNet, Recipe, Record, fit, load_network
+from maxmincaps import CapsNet, Recipe, Run, fit, load_network
 from maxmincaps.analysis import responses as answers
 from maxmincaps.analysis import traces
 from maxmincaps.analysis.vote import vote
 from maxmincaps.export.card import card_facts
-from maxmincaps.studies.records import history_table, row_of
+from maxmincaps.studies.table import history_table, row_of
 from maxmincaps.training.checkpoint import CHECKPOINT
 from maxmincaps.training.observer import Observer
 from maxmincaps.training.predict import Predictor
-from maxmincaps.training.verify import verified
+from maxmincaps.training.verify import verify_run
 from tests.data.test_fuzz import picture
 from tests.faults.own import own_recipe, write_own
 from tests.faults.readings import told
@@ -35,7 +35,7 @@ class StopAfter(Observer):
     def stepped(self, loss):
         self.left -= 1
 
-    def wants_to_stop(self):
+    def should_stop(self):
         return self.left <= 0
 
 
@@ -117,7 +117,7 @@ LOOKS = ("tuning", "outputs", "misclassified", "evolution", "rows")
 
 def read_record(folder):
     """Everything that is done with a record by itself."""
-    record = Record(folder)
+    record = Run(folder)
     str(record), record._repr_html_(), row_of(record), history_table(folder), card_facts(folder)
     Predictor.of(folder)
 
@@ -138,7 +138,7 @@ COMMANDS = [
     lambda folder: told("evaluate", folder),
     *(lambda folder, name=name: told("look", name, folder) for name in LOOKS),
     lambda folder: told("look", "vote", folder, folder, folder),
-    lambda folder: list(verified(folder)),
+    lambda folder: list(verify_run(folder)),
 ]
 
 

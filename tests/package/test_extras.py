@@ -139,14 +139,14 @@ for words in (["app", "runs/one", "--port", "{port}"], ["poll", "open", "--port"
 CLUSTER = """
 from pathlib import Path
 from distributed import LocalCluster
-from maxmincaps import Record
+from maxmincaps import Run
 from maxmincaps.studies.executors import cluster
 from maxmincaps.studies.launch import launch
 
 if __name__ == "__main__":
     with LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as workers:
         with cluster(workers.scheduler_address) as executor:
-            launch([Record(Path("runs/one")).recipe.but(seed=1)], "grid", executor)
+            launch([Run(Path("runs/one")).recipe.with_changes(seed=1)], "grid", executor)
     print(len(list(Path("grid").rglob("result.json"))))
 """
 ALONE = {

@@ -46,7 +46,7 @@ def test_the_wheel_says_what_it_is(metadata):
 
 def test_every_named_part_of_the_package_is_an_extra(metadata):
     sources = [path.read_text(encoding="utf-8") for path in (ROOT / "src").rglob("*.py")]
-    named = {word.split('"')[1] for text in sources for word in text.split("extra(")[1:] if word.startswith('"')}
+    named = {word.split('"')[1] for text in sources for word in text.split("import_extra(")[1:] if word.startswith('"')}
     assert named <= set(metadata.get_all("Provides-Extra"))
 
 

@@ -10,8 +10,8 @@ from maxmincaps import Recipe, fit
 from maxmincaps.report.material import Material
 from maxmincaps.report.selection import shown
 from maxmincaps.studies import STUDIES
-from maxmincaps.studies.records import table
 from maxmincaps.studies.study import Budget, unique
+from maxmincaps.studies.table import table
 from tests.conftest import TINY
 
 NETWORK = {name: TINY[name] for name in ("conv_channels", "types", "part_pose", "class_pose", "decoder")}

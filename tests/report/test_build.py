@@ -9,13 +9,13 @@ import pytest
 
 from maxmincaps.analysis.claims import CLAIMS
 from maxmincaps.cli import main
+from maxmincaps.cli.report import report
 from maxmincaps.errors import InputError
 from maxmincaps.recipe import Recipe
 from maxmincaps.report.build import build
-from maxmincaps.studies.records import row_of
-from maxmincaps.training.record import Record
-from maxmincaps.verbs.report import report
-from tests.analysis.records import write_run, write_study
+from maxmincaps.studies.table import row_of
+from maxmincaps.training.run import Run
+from tests.analysis.runs import write_run, write_study
 
 NUMBERED = ["1-mnist-5k", "2", "2-all", "4", "5", "6", "7", "8", "9", "a1", "a2", "a3"]
 FIGURES = [*(f"figure-{name}" for name in NUMBERED), "confusion", "bounds", "choices", "training-curves"]
@@ -199,7 +199,7 @@ def test_no_folder_of_runs_is_one_line(tmp_path):
 def test_the_command_says_where_the_page_is(own_runs, tmp_path, capsys, monkeypatch):
     called = []
     monkeypatch.setattr(
-        "maxmincaps.verbs.report.build",
+        "maxmincaps.cli.report.build",
         lambda *given, **named: called.append((given, named)) or tmp_path / "index.html",
     )
     report(own_runs, tmp_path, poll=tmp_path / "poll.sqlite")
@@ -208,9 +208,9 @@ def test_the_command_says_where_the_page_is(own_runs, tmp_path, capsys, monkeypa
 
 
 def test_numbers_of_the_page_are_those_of_the_records(page, runs, material):
-    row = material.twins["mnist-5k"]["max-min"]
-    assert row == row_of(Record(runs / row["run"]))
+    row = material.matched_pairs["mnist-5k"]["max-min"]
+    assert row == row_of(Run(runs / row.name))
     csv = (page.parent / "tables" / "all-runs.csv").read_text()
-    alone = [row for row in material.rows if row["relu"] is False]
+    alone = [row for row in material.rows if row.recipe.relu is False]
     assert len(alone) == 1
     assert f"{100 * alone[0]['best_test_accuracy']:.2f}" in csv

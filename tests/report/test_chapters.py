@@ -16,10 +16,10 @@ from maxmincaps.report.chapters import accuracy, inside, iterations, others
 from maxmincaps.report.learning_chapter import learning
 from maxmincaps.report.material import Material
 from maxmincaps.report.mistakes_chapter import mnist_record
-from maxmincaps.report.selection import twins
+from maxmincaps.report.selection import matched_pairs
 from maxmincaps.studies import STUDIES
-from maxmincaps.training.record import Record
-from tests.analysis.records import write_diverged, write_lengths, write_run, write_study
+from maxmincaps.training.run import Run
+from tests.analysis.runs import write_diverged, write_lengths, write_run, write_study
 
 
 def test_a_runs_folder_is_named_from_here_and_without_a_machines_own_path(rows, runs, monkeypatch):
@@ -39,7 +39,7 @@ def test_figure_9_shows_the_vote_that_table_2_tells(tmp_path, monkeypatch):
     for errors, rows in ((3, whole.values()), (1, three)):
         for row in rows:
             labels = (torch.arange(10_000) < errors).long()
-            write_lengths(tmp_path / row["fingerprint"], torch.eye(1, 10).expand(10_000, 10), labels)
+            write_lengths(tmp_path / row.fingerprint, torch.eye(1, 10).expand(10_000, 10), labels)
     images = torch.zeros(10_000, 1, 28, 28, dtype=torch.uint8)
     monkeypatch.setattr("maxmincaps.report.mistakes_chapter.test_images", lambda row: images)
     plates = {plate.name: plate for plate in mnist_record(Material([*whole.values(), *three], STUDIES))}
@@ -96,9 +96,9 @@ def test_a_history_with_epochs_missing_is_wrong_input_and_costs_its_chapter_alon
     rows = list(write_study(tmp_path, "learning", "small", lambda entry: 99).values())
     line = {"test_accuracy": 0.9, "running_train_accuracy": 0.9, "dead_children": 0.1}
     for row in rows:
-        Record(Path(row["folder"])).write("history.jsonl", [line] * 8)
+        Run(Path(row.folder)).write("history.jsonl", [line] * 8)
     assert learning(Material(rows, STUDIES))
-    Record(Path(rows[0]["folder"])).write("history.jsonl", [line] * 7)
+    Run(Path(rows[0]["folder"])).write("history.jsonl", [line] * 7)
     with pytest.raises(InputError, match=r"history\.jsonl: expected 8 epochs, found 7"):
         learning(Material(rows, STUDIES))
 
@@ -114,14 +114,14 @@ def test_what_people_said_of_networks_that_nobody_can_name_is_not_taken_for_the_
 
 @pytest.mark.parametrize("second", ["mnist", "elsewhere/mnist-5k.npz", "all.npz", "数字.npz"])
 def test_two_datasets_have_names_of_their_own_though_their_files_be_called_alike(rows, second):
-    pair = list(twins(rows)["mnist-5k"].values())
+    pair = list(matched_pairs(rows)["mnist-5k"].values())
     names = Material([*pair, *({**row, "dataset": second} for row in pair)], STUDIES).names
     assert len(set(names.values())) == len(names) == 2
     assert all(re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", name) and name != "all" for name in names.values())
 
 
 def test_a_second_dataset_has_figures_of_its_own_and_the_first_has_the_papers_number(rows):
-    pair = list(twins(rows)["mnist-5k"].values())
+    pair = list(matched_pairs(rows)["mnist-5k"].values())
     both = Material([*pair, *({**row, "dataset": "mnist"} for row in pair)], STUDIES)
     names = [plate.name for plate in inside(both)]
     assert names == ["figure-2", "figure-2-all", "figure-2-mnist-5k", "figure-2-mnist-5k-all", "figure-4"]
@@ -129,12 +129,12 @@ def test_a_second_dataset_has_figures_of_its_own_and_the_first_has_the_papers_nu
 
 @pytest.mark.parametrize("lost", ["trace.safetensors", "lengths.safetensors"])
 def test_figures_look_into_networks_whose_records_hold_what_they_are_drawn_from(rows, tmp_path, lost):
-    pair = twins(rows)["mnist-5k"]
+    pair = matched_pairs(rows)["mnist-5k"]
     poorer = tmp_path / "poorer"
     shutil.copytree(pair["max-min"]["folder"], poorer)
     (poorer / lost).unlink()
     longer = [{**row, "dataset": "mnist", "folder": str(poorer)} for row in pair.values()]
-    assert [*Material([*longer, *pair.values()], STUDIES).twins] == ["mnist-5k"]
+    assert [*Material([*longer, *pair.values()], STUDIES).matched_pairs] == ["mnist-5k"]
 
 
 def test_records_without_lengths_cost_the_figures_of_mistakes_and_not_table_2(tmp_path):
@@ -146,7 +146,7 @@ def test_records_without_lengths_cost_the_figures_of_mistakes_and_not_table_2(tm
 
 def test_the_curves_are_of_the_runs_that_table_1_tells(tmp_path, monkeypatch):
     """Though others of the same dataset be nearer to the default recipe."""
-    monkeypatch.setattr(chapters, "accuracies_by_epoch", lambda row: [100 * row["best_test_accuracy"]] * 3)
+    monkeypatch.setattr(chapters, "accuracies_by_epoch", lambda row: [100 * row.result.best_test_accuracy] * 3)
     monkeypatch.setattr(chapters, "training_and_test_by_epoch", lambda row: [(99.0, 90.0)] * 3)
     told = write_study(tmp_path, "datasets", "small", lambda entry: 64.0)
     recipes = [Recipe(dataset="cifar10", epochs=15, normalization=name) for name in ("softmax", "max-min")]

@@ -34,12 +34,12 @@ def lines_of(axes) -> dict:
 
 @pytest.fixture(scope="session")
 def pair(material):
-    return material.twins["mnist-5k"]
+    return material.matched_pairs["mnist-5k"]
 
 
 @pytest.fixture(scope="session")
 def answers(pair):
-    return {name: responses(row["folder"]) for name, row in pair.items()}
+    return {name: responses(row.folder) for name, row in pair.items()}
 
 
 @pytest.mark.parametrize(("name", "line", "marker", "strongest"), [("max-min", "-", "^", 2), ("softmax", "--", "o", 0)])
@@ -126,7 +126,7 @@ def test_each_changed_setting_has_its_column_with_the_default_behind_it():
 
 def test_a_study_half_of_which_was_run_shows_that_half(rows, studies):
     """Only Max-Min's runs are there."""
-    half = Material([row for row in rows if row["normalization"] == "max-min"], studies)
+    half = Material([row for row in rows if row.recipe.normalization == "max-min"], studies)
     plates = {plate.name: plate for plate in learning(half)}
     assert [line[0] for line in plates["learning-by-epoch"].content.rows] == ["Max-Min"]
     assert len(plates["learning"].content.axes) == len(LEARNING_TOLD)
@@ -217,7 +217,7 @@ def test_the_architecture_names_the_networks_own_sizes(network, sizes):
 
 
 def test_routing_has_a_row_an_iteration_and_logarithmic_counts(pair):
-    histograms = {name: histograms_of(row["folder"]) for name, row in pair.items()}
+    histograms = {name: histograms_of(row.folder) for name, row in pair.items()}
     for column, per_panel in (("true class", 1), ("all", 10)):
         figure = routing.evolution(histograms, column)
         children = trace(pair["softmax"]["folder"]).logits.shape[1]
@@ -237,7 +237,7 @@ def test_routing_has_no_other_columns(pair):
 
 
 def test_three_children_show_their_own_couplings(pair):
-    traces = {name: trace(row["folder"]) for name, row in pair.items()}
+    traces = {name: trace(row.folder) for name, row in pair.items()}
     figure = routing.rows([("digits", traces)])
     for part, found in zip(figure.subfigs, traces.values(), strict=True):
         couplings = part.axes[1::2]

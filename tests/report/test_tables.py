@@ -13,12 +13,12 @@ from maxmincaps.analysis.vote import vote, voters
 from maxmincaps.recipe import Recipe
 from maxmincaps.report import own_tables, tables
 from maxmincaps.report.poll import table_3
-from maxmincaps.report.selection import shown, twins
+from maxmincaps.report.selection import matched_pairs, shown
 from maxmincaps.report.table import NOT_RUN, Table
 from maxmincaps.studies import STUDIES
-from maxmincaps.studies.records import table
+from maxmincaps.studies.table import table
 from maxmincaps.training.responses import responses
-from tests.analysis.records import write_diverged, write_lengths, write_run, write_study
+from tests.analysis.runs import write_diverged, write_lengths, write_run, write_study
 from tests.report.conftest import small_studies
 
 
@@ -83,13 +83,13 @@ def test_a_single_run_has_no_standard_deviation(of_study):
 def test_table_2_has_the_extremes_of_the_errors_and_the_vote_of_three(of_study):
     runs = of_study("mnist-record")
     found = tables.table_2(runs)
-    errors = [100 - 100 * row["final_test_accuracy"] for row in runs.of("mnist-5k", "Max-Min")]
+    errors = [100 - 100 * row.result.final_test_accuracy for row in runs.of("mnist-5k", "Max-Min")]
     line = cells(found, Normalization="Max-Min", Measure="ours, final epoch")
     assert line["Largest"] == f"{max(errors):.3f}†"
     assert line["Smallest"] == f"{min(errors):.3f}†"
     assert line["Mean"] == f"{fmean(errors):.3f}†"
     assert line["Sd"] == f"{stdev(errors):.3f}†"
-    together = vote([responses(row["folder"]) for row in voters(runs.rows)])
+    together = vote([responses(row.folder) for row in voters(runs.rows)])
     assert cells(found, Measure="vote of 3, ours, seeds 0 to 2")["Mean"] == f"{together.error_percent:.3f}†"
     assert cells(found, Measure="vote of 3, the paper's")["Mean"] == "0.170"
 
@@ -111,7 +111,9 @@ def test_regenerated_images_are_named_so_wherever_their_numbers_stand(runs, stud
 
 def test_diverged_runs_are_counted_and_have_no_number(runs, studies, rows):
     diverged = [
-        {**row, "status": "diverged", "best_test_accuracy": None, "final_test_accuracy": None} if row["seed"] else row
+        {**row, "status": "diverged", "best_test_accuracy": None, "final_test_accuracy": None}
+        if row.recipe.seed
+        else row
         for row in rows
     ]
     assert (
@@ -133,7 +135,7 @@ def test_a_line_whose_runs_all_diverged_is_not_called_not_run(tmp_path):
 def test_the_vote_of_seeds_0_to_2_is_of_no_other_seeds(tmp_path):
     rows = write_study(tmp_path, "mnist-record", "full", lambda entry: 99)
     for row in rows.values():
-        write_lengths(tmp_path / row["fingerprint"], torch.eye(10), torch.arange(10))
+        write_lengths(tmp_path / row.fingerprint, torch.eye(10), torch.arange(10))
     write_diverged(rows, ("Max-Min", None, "mnist", 0))
     found = tables.table_2(shown(STUDIES["mnist-record"], list(rows.values())))
     line = cells(found, Measure="vote of 3, ours, seeds 0 to 2")
@@ -152,7 +154,7 @@ def test_fewer_seeds_than_the_paper_has_are_not_its_budget(tmp_path, seeds, mark
 
 def test_a_run_that_is_not_over_is_listed_as_unfinished_and_not_as_diverged(rows):
     nothing_yet = {"status": "unfinished", "best_test_accuracy": None, "final_test_accuracy": None}
-    found = own_tables.all_runs([{**row, **nothing_yet} if row["seed"] else row for row in rows])
+    found = own_tables.all_runs([{**row, **nothing_yet} if row.recipe.seed else row for row in rows])
     counts = {row[found.columns.index("n")] for row in found.rows}
     assert "1 and 2 unfinished" in counts
     assert "diverged" not in " ".join(counts)
@@ -160,7 +162,7 @@ def test_a_run_that_is_not_over_is_listed_as_unfinished_and_not_as_diverged(rows
 
 def test_runs_that_belong_to_no_study_stand_in_table_1_as_their_own(of_study, rows, studies):
     nothing = shown(replace(studies["datasets"], scales={}), rows)
-    pair = twins(rows)["mnist-5k"]
+    pair = matched_pairs(rows)["mnist-5k"]
     found = tables.table_1(nothing, [[row] for row in pair.values()])
     line = cells(found, Dataset="MNIST-5k, own recipe", Normalization="Max-Min, r = 3")
     assert line["Paper, best"] == "–"
@@ -196,7 +198,7 @@ def test_words_that_mean_something_to_latex_html_or_markdown_are_escaped():
 
 def test_twins_stand_in_the_order_of_table_1_and_others_behind_them(rows):
     names = ("mnist-5k", "cifar10", "background-mnist", "mnist", "own.npz", "rotated-mnist")
-    found = twins({**row, "dataset": name} for name in names for row in rows)
+    found = matched_pairs({**row, "dataset": name} for name in names for row in rows)
     assert list(found) == ["mnist", "rotated-mnist", "background-mnist", "cifar10", "mnist-5k", "own.npz"]
 
 
@@ -207,11 +209,11 @@ def test_twins_are_trained_by_the_default_recipe_where_others_are_trained_longer
         for epochs, settings in ((2, {}), (9, other))
         for name in ("softmax", "max-min")
     ]
-    assert {row["epochs"] for row in twins(wanted)["mnist-5k"].values()} == {2}
+    assert {row.recipe.epochs for row in matched_pairs(wanted)["mnist-5k"].values()} == {2}
 
 
 def test_twins_differ_in_the_normalization_alone_and_follow_the_paper(rows):
-    pair = twins(rows)["mnist-5k"]
+    pair = matched_pairs(rows)["mnist-5k"]
     assert list(pair) == ["softmax", "max-min"]
     alike = {"seed", "iterations", "epochs", "train_images", "shift", "start", "high"}
     assert all(pair["softmax"][name] == pair["max-min"][name] for name in alike)
@@ -219,7 +221,7 @@ def test_twins_differ_in_the_normalization_alone_and_follow_the_paper(rows):
 
 
 def test_a_line_with_fewer_epochs_than_another_is_filled_up(rows, monkeypatch):
-    monkeypatch.setattr(own_tables, "accuracies_by_epoch", lambda row: [90.0] * row["epochs"])
+    monkeypatch.setattr(own_tables, "accuracies_by_epoch", lambda row: [90.0] * row.recipe.epochs)
     short, long = ([{**rows[0], "epochs": epochs}] for epochs in (2, 4))
     found = own_tables.by_epoch({"short": short, "long": long}, "name")
     assert [row[1:5] for row in found.rows] == [("90.00", "90.00", "–", "–"), ("90.00",) * 4]

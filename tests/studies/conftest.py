@@ -7,7 +7,7 @@ from safetensors.torch import load_file
 
 from maxmincaps.recipe import Recipe
 from maxmincaps.studies.launch import launch
-from maxmincaps.training.record import records_under
+from maxmincaps.training.run import runs_under
 from tests.conftest import TINY
 
 TIMES = {"images_per_s", "seconds", "peak_memory_mb"}
@@ -25,7 +25,7 @@ def grid(epochs: int = 8) -> list[Recipe]:
 def bits(folder) -> dict[str, object]:
     """Everything that a grid's records say but how long it took, by the name of the run."""
     found = {}
-    for record in records_under(folder):
+    for record in runs_under(folder):
         history = [{k: v for k, v in line.items() if k not in TIMES} for line in record.history]
         result = {k: v for k, v in record.result.items() if k not in TIMES}
         tensors = {

@@ -11,14 +11,14 @@ from tests.studies.conftest import grid
 
 def log_trainings(log: Path) -> None:
     """Write a line for each run that is begun here, with the number of this process."""
-    begin_record = sys.modules["maxmincaps.training.fit"].begin_record
+    begin_run = sys.modules["maxmincaps.training.fit"].begin_run
 
     def logged(run, environment):
         with log.open("a") as file:
             file.write(f"{run.record.folder.name} {os.getpid()}\n")
-        begin_record(run, environment)
+        begin_run(run, environment)
 
-    sys.modules["maxmincaps.training.fit"].begin_record = logged
+    sys.modules["maxmincaps.training.fit"].begin_run = logged
 
 
 if __name__ == "__main__":

@@ -6,16 +6,15 @@ import shutil
 import pytest
 import torch
 
-from maxmincaps.cli import main
+from maxmincaps.cli import analysis, main
+from maxmincaps.cli import study as verbs
+from maxmincaps.cli.terminal import console
 from maxmincaps.errors import InputError
 from maxmincaps.studies import STUDIES
 from maxmincaps.studies.cost import Speed
 from maxmincaps.studies.launch import run_name
-from maxmincaps.training.record import Record
-from maxmincaps.verbs import analysis
-from maxmincaps.verbs import study as verbs
-from maxmincaps.verbs.terminal import console
-from tests.analysis.records import write_trace
+from maxmincaps.training.run import Run
+from tests.analysis.runs import write_trace
 from tests.studies.conftest import grid
 from tests.studies.test_records import STUDY
 
@@ -66,7 +65,7 @@ def test_a_study_runs_what_is_missing_and_nothing_else(runs, capsys):
     said = capsys.readouterr().out
     assert "1 of 4 runs missing" in said
     assert "hours on this machine (100 images/s" in said
-    assert Record(missing).complete
+    assert Run(missing).complete
     assert others.items() <= {path: path.stat().st_mtime_ns for path in runs.glob("*/result.json")}.items()
     verbs.run("tiny", scale="little", out=runs)
     assert "all 4 runs are there" in capsys.readouterr().out
@@ -151,7 +150,7 @@ def test_a_look_shows_what_was_asked_for(serial, tmp_path):
 def test_iterations_are_counted_from_one_as_in_the_figures(serial, tmp_path):
     run, file = serial / run_name(grid()[0]), tmp_path / "table.csv"
     analysis.evolution(run, csv=file)
-    iterations = Record(run).recipe.iterations
+    iterations = Run(run).recipe.iterations
     assert {int(row["iteration"]) for row in read(file)} == set(range(1, iterations + 1))
 
 
@@ -165,7 +164,7 @@ def test_iterations_are_counted_from_one_as_in_the_figures(serial, tmp_path):
     ],
 )
 def test_a_look_calls_classes_by_their_names(look, columns, serial, tmp_path, capsys):
-    record = Record(shutil.copytree(serial / run_name(grid()[0]), tmp_path / "run"))
+    record = Run(shutil.copytree(serial / run_name(grid()[0]), tmp_path / "run"))
     names = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
     record.write("data.json", {**record.data, "classes": names})
     look(record.folder)
@@ -177,7 +176,7 @@ def test_a_look_calls_classes_by_their_names(look, columns, serial, tmp_path, ca
 
 def test_mistakes_of_one_and_of_several_are_counted(serial, capsys, tmp_path):
     folders = [serial / run_name(recipe) for recipe in grid()]
-    wrong = round(1000 * (1 - Record(folders[0]).result["final_test_accuracy"]))
+    wrong = round(1000 * (1 - Run(folders[0]).result.final_test_accuracy))
     analysis.misclassified(folders[0])
     assert f"{wrong} of 1000 test images wrong" in capsys.readouterr().out
     analysis.vote(folders, csv=tmp_path / "vote.csv")

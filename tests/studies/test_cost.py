@@ -22,7 +22,7 @@ def test_the_speed_of_a_network_is_measured_once_and_kept(tmp_path):
     assert first == again
     assert len(measured) == 1
     assert math.isclose(first.hours * 3600, sum(first.seconds.values()))
-    cost([grid[0].but(iterations=5)], tmp_path, measure)
+    cost([grid[0].with_changes(iterations=5)], tmp_path, measure)
     assert len(measured) == 2
 
 
@@ -33,7 +33,7 @@ def test_a_speed_is_one_of_the_device_that_was_found_not_of_the_one_asked_for(mo
 
     def key_where(found, asked="auto"):
         monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda **_: found)
-        return network_key(Recipe(**TINY).but(device=asked))
+        return network_key(Recipe(**TINY).with_changes(device=asked))
 
     assert key_where(None) == key_where(None, asked="cpu")
     assert len({key_where(found) for found in (None, torch.device("cuda", 0), torch.device("cuda", 1))}) == 3
@@ -41,7 +41,7 @@ def test_a_speed_is_one_of_the_device_that_was_found_not_of_the_one_asked_for(mo
 
 def test_two_launchers_keep_what_both_measured(tmp_path):
     """The second reads the list before the first has written it, and writes after."""
-    recipes = [Recipe(**TINY), Recipe(**TINY).but(iterations=5)]
+    recipes = [Recipe(**TINY), Recipe(**TINY).with_changes(iterations=5)]
 
     def interrupted(_):
         cost(recipes[:1], tmp_path, lambda _: Speed(1.0, 2.0))
@@ -60,7 +60,7 @@ def test_a_broken_list_of_speeds_is_measured_again(tmp_path):
 def test_the_cost_counts_training_each_epochs_look_and_the_final_figures():
     recipe = Recipe(dataset="mnist", epochs=10, train_images=1_000, test_images=500)
     assert seconds_of(recipe, Speed(100.0, 1000.0)) == 10 * 10 + 10 * 0.5 + 2 * 10 + 1
-    assert seconds_of(recipe.but(test_images=None), Speed(100.0, 1000.0)) == 10 * 10 + 10 * 10 + 10 + 1
+    assert seconds_of(recipe.with_changes(test_images=None), Speed(100.0, 1000.0)) == 10 * 10 + 10 * 10 + 10 + 1
 
 
 def test_held_out_images_cost_a_look_an_epoch_and_leave_the_training_images_their_number():

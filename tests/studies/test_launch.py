@@ -17,8 +17,8 @@ from maxmincaps.studies import worker as workers
 from maxmincaps.studies.executors import Here, LocalProcesses, cluster
 from maxmincaps.studies.launch import launch, plan, run_name
 from maxmincaps.studies.progress import LaunchObserver, Outcome
-from maxmincaps.studies.records import table
-from maxmincaps.training.record import Record
+from maxmincaps.studies.table import table
+from maxmincaps.training.run import Run
 from tests.conftest import TINY
 from tests.studies.conftest import bits, grid
 from tests.studies.launcher import log_trainings
@@ -49,7 +49,7 @@ def until(condition, process):
 
 def begun(folder):
     """Runs that have made an epoch and are not over."""
-    return [p.parent for p in folder.glob("*/history.jsonl") if not Record(p.parent).complete]
+    return [p.parent for p in folder.glob("*/history.jsonl") if not Run(p.parent).complete]
 
 
 def kill_a_worker_in_the_middle_of_a_run(folder):
@@ -60,7 +60,7 @@ def kill_a_worker_in_the_middle_of_a_run(folder):
                 if not holds(process, run / ".lock"):
                     continue
                 process.suspend()
-                if not Record(run).complete:
+                if not Run(run).complete:
                     process.kill()
                     return
                 process.resume()
@@ -87,7 +87,7 @@ def test_a_name_that_a_run_had_before_a_default_changed_keeps_nobody_from_traini
     recipe = grid()[0]
     taken = tmp_path / run_name(recipe)
     taken.mkdir()
-    (taken / "recipe.json").write_text(recipe.but(average=0.5).to_json())
+    (taken / "recipe.json").write_text(recipe.with_changes(average=0.5).to_json())
     work = plan([recipe], tmp_path)
     assert list(work.folders.values()) == [tmp_path / f"{run_name(recipe)}-2"]
     assert work.missing
@@ -154,7 +154,7 @@ def test_a_killed_launcher_loses_nothing_and_does_nothing_twice(serial, tmp_path
 def test_two_launchers_on_one_folder_train_each_run_once(serial, tmp_path, monkeypatch):
     folder, log = tmp_path / "runs", tmp_path / "log"
     module = sys.modules["maxmincaps.training.fit"]
-    monkeypatch.setattr(module, "begin_record", module.begin_record)  # put back at the end
+    monkeypatch.setattr(module, "begin_run", module.begin_run)  # put back at the end
     other = start_launcher(folder, 0, log)
     until(log.with_suffix(".ready").exists, other)
     log_trainings(log)
@@ -236,9 +236,9 @@ def test_a_run_that_diverges_is_recorded_and_does_not_stop_the_grid(tmp_path):
         run_name(calm): "complete",
     }
     assert "not finite" in outcomes[run_name(wild)].message
-    assert {row["learning_rate"]: row["status"] for row in table(tmp_path)} == {1e30: "diverged", 1e-3: "complete"}
+    assert {row.recipe.learning_rate: row.status for row in table(tmp_path)} == {1e30: "diverged", 1e-3: "complete"}
     assert launch([wild], tmp_path) == {run_name(wild): Outcome("diverged")}
-    why = Record(tmp_path / run_name(wild)).missing("result.json")
+    why = Run(tmp_path / run_name(wild)).missing("result.json")
     assert f"the run diverged ({outcomes[run_name(wild)].message})" in str(why)
 
 

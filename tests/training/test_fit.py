@@ -30,7 +30,7 @@ def test_a_record_holds_all_that_a_reader_asks_for(whole):
         "learning_rate", "images_per_s", "peak_memory_mb", "coupling_entropy", "coupling_spread", "dead_children",
     } <= whole.history[0].keys()  # fmt: skip
     assert {"best_test_accuracy", "final_test_accuracy", "train_accuracy", "epochs", "seconds"} <= whole.result.keys()
-    assert whole.data["classes"] == list("0123456789")
+    assert whole.data.classes == list("0123456789")
     assert {"torch", "processor", "threads", "commit", "started_at"} <= whole.environment.keys()
     assert not (whole.folder / CHECKPOINT).exists()
 
@@ -39,7 +39,7 @@ def test_the_lengths_of_every_test_image_are_kept(whole):
     kept = load_file(whole.folder / "lengths.safetensors")
     assert kept["lengths"].shape == (1000, 10)
     right = (kept["predictions"] == kept["labels"]).double().mean().item()
-    assert right == pytest.approx(whole.result["final_test_accuracy"])
+    assert right == pytest.approx(whole.result.final_test_accuracy)
 
 
 def test_the_trace_has_every_iteration_of_one_image(whole):
@@ -80,7 +80,7 @@ def test_a_network_that_cannot_be_built_is_told_before_anything_is_written(tiny,
 )
 def test_a_number_that_torch_would_refuse_in_the_middle_of_a_run_is_refused_by_its_name(tiny, setting, says):
     with pytest.raises(InputError, match=says):
-        tiny().but(**setting)
+        tiny().with_changes(**setting)
 
 
 def test_the_same_seed_gives_the_same_bits_and_another_seed_others(whole, tiny, tmp_path):
@@ -128,7 +128,7 @@ def test_a_setting_of_training_changes_what_is_learnt(low, tiny, tmp_path, monke
 
 
 def test_a_run_has_the_threads_of_its_recipe(tiny, tmp_path):
-    assert fit(tiny(threads=2, epochs=1), tmp_path / "run").environment["threads"] == 2
+    assert fit(tiny(threads=2, epochs=1), tmp_path / "run").environment.threads == 2
 
 
 def test_the_couplings_of_the_living_are_described_and_the_dead_are_counted():
@@ -159,8 +159,8 @@ def test_bf16_is_used_where_the_processor_has_it(monkeypatch, built, machine, pr
 def test_the_average_is_that_of_the_steps(tiny, tmp_path):
     """With a share so small that the rule for the first steps never applies, a step makes nearly all of it."""
     step = tiny(epochs=1, train_images=50, warmup=0)
-    plain = fit(step.but(average=0.0), tmp_path / "one step")
-    averaged = fit(step.but(average=0.05), tmp_path / "averaged")
+    plain = fit(step.with_changes(average=0.0), tmp_path / "one step")
+    averaged = fit(step.with_changes(average=0.05), tmp_path / "averaged")
     start = initial_network(tiny(), splits(tiny()).train).state_dict()
     for name, after in weights_of(plain).items():
         torch.testing.assert_close(weights_of(averaged)[name], start[name].lerp(after, 0.95))
@@ -178,7 +178,7 @@ def test_validation_images_decide_what_is_best_and_the_test_set_only_reports(tin
     recipe = tiny(validation=60)
     record, held_out = fit(recipe, tmp_path / "run"), splits(recipe).validation
     said = class_lengths(load_network(record.folder, "last"), held_out)
-    assert record.history[-1]["validation_accuracy"] == accuracy(said, held_out.labels)
-    assert record.result["best_chosen_by"] == "validation"
+    assert record.history[-1].validation_accuracy == accuracy(said, held_out.labels)
+    assert record.result.best_chosen_by == "validation"
     assert "validation_accuracy" in record.history[0]
     assert "test_accuracy" not in record.history[0]

@@ -6,7 +6,7 @@ import pytest
 
 from maxmincaps import NORMALIZATIONS, Normalization, fit
 from maxmincaps.errors import DivergedError, InputError
-from maxmincaps.training.record import Record
+from maxmincaps.training.run import Run
 from tests.training.bits import weights_of
 
 
@@ -27,8 +27,8 @@ def exploding(request):
 def test_a_loss_that_is_not_finite_stops_the_run_and_keeps_the_last_good_weights(exploding, tiny, tmp_path):
     with pytest.raises(DivergedError, match=r"not finite at epoch 1, step 3 .*last good weights are in"):
         fit(tiny(normalization=exploding), tmp_path / "run")
-    assert all(tensor.isfinite().all() for tensor in weights_of(Record(tmp_path / "run")).values())
-    assert not Record(tmp_path / "run").complete
+    assert all(tensor.isfinite().all() for tensor in weights_of(Run(tmp_path / "run")).values())
+    assert not Run(tmp_path / "run").complete
 
 
 def test_a_run_that_diverged_says_where_and_is_tried_again_only_when_asked(exploding, tiny, tmp_path):
@@ -36,13 +36,13 @@ def test_a_run_that_diverged_says_where_and_is_tried_again_only_when_asked(explo
         fit(tiny(normalization=exploding), tmp_path / "run")
     with pytest.raises(InputError, match=r"run: the run diverged \(.* not finite at epoch 1, step 3 \(loss nan\)\)"):
         fit(tiny(normalization=exploding), tmp_path / "run")
-    assert Record(tmp_path / "run").diverged
+    assert Run(tmp_path / "run").diverged
     assert not fit(tiny(normalization=exploding), tmp_path / "run", resume=True).diverged
 
 
 def test_a_step_that_is_not_finite_can_be_skipped_and_is_counted(exploding, tiny, tmp_path):
     record = fit(tiny(normalization=exploding, non_finite="skip"), tmp_path / "run")
-    assert record.result["skipped_steps"] == 1
+    assert record.result.skipped_steps == 1
     assert all(tensor.isfinite().all() for tensor in weights_of(record).values())
 
 
@@ -50,19 +50,19 @@ def test_a_step_that_is_not_finite_can_be_skipped_and_is_counted(exploding, tiny
 def test_an_epoch_of_nothing_but_skipped_steps_ends_the_run_as_diverged(exploding, tiny, tmp_path):
     with pytest.raises(DivergedError, match=r"no step of epoch 1 had a finite loss .*last good weights are in"):
         fit(tiny(normalization=exploding, non_finite="skip"), tmp_path / "run")
-    record = Record(tmp_path / "run")
+    record = Run(tmp_path / "run")
     assert record.diverged
     assert not record.history, "a loss of 0 would be told of an epoch in which nothing was learnt"
 
 
 def test_of_a_watched_run_the_steps_that_were_skipped_are_left_out(exploding, tiny, tmp_path):
     record = fit(tiny(normalization=exploding, non_finite="skip", watch=6), tmp_path / "run")
-    assert record.result["skipped_steps"] == 1
-    assert [step["step"] for step in record.steps] == [1, 3, 4, 5, 6]
+    assert record.result.skipped_steps == 1
+    assert [step.step for step in record.steps] == [1, 3, 4, 5, 6]
     assert all(math.isfinite(step["loss"]) for step in record.steps)
 
 
 def test_a_watched_run_that_diverges_keeps_the_steps_before(exploding, tiny, tmp_path):
     with pytest.raises(DivergedError, match="step 2 "):  # not 3: watching routes too
         fit(tiny(normalization=exploding, watch=6), tmp_path / "run")
-    assert len(Record(tmp_path / "run").steps) == 1
+    assert len(Run(tmp_path / "run").steps) == 1

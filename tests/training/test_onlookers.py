@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from maxmincaps import InputError, NotebookProgress, Record, TensorBoard, Together, fit
+from maxmincaps import CombinedObserver, InputError, NotebookProgress, Run, TensorBoard, fit
 from maxmincaps.cli import main
 
 
@@ -26,7 +26,7 @@ def notebook(monkeypatch):
 @pytest.fixture
 def watched(tiny, tmp_path, notebook):
     pytest.importorskip("tensorboard")
-    observer = Together(TensorBoard(tmp_path / "board"), NotebookProgress())
+    observer = CombinedObserver(TensorBoard(tmp_path / "board"), NotebookProgress())
     return fit(tiny(dataset="mnist-5k"), tmp_path / "run", observer=observer)
 
 
@@ -39,7 +39,7 @@ def test_every_step_and_every_figure_of_an_epoch_reaches_the_board_and_the_noteb
     losses = board.Scalars("step/loss")
     assert [event.step for event in losses] == list(range(1, 7))
     accuracies = [event.value for event in board.Scalars("epoch/test_accuracy")]
-    assert accuracies == pytest.approx([line["test_accuracy"] for line in watched.history])
+    assert accuracies == pytest.approx([line.test_accuracy for line in watched.history])
     assert "step 6 of 6" in notebook[-1]
     assert notebook[-1].count("<tr>") == 3
 
@@ -53,7 +53,7 @@ def test_outside_notebooks_the_progress_is_silent(tiny, tmp_path, capsys):
 
 
 def test_a_folder_without_a_run_says_so(tmp_path):
-    assert str(Record(tmp_path)).endswith("no run")
+    assert str(Run(tmp_path)).endswith("no run")
 
 
 def test_a_missing_board_is_named(monkeypatch, tmp_path):

@@ -24,7 +24,7 @@ def test_two_processes_share_the_threads_and_give_the_result_of_one_within_round
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)  # where it is set, Fabric leaves the threads alone
     monkeypatch.setattr(torch, "get_num_threads", lambda: 4)
     twice = fit(tiny(processes=2, threads=None), tmp_path / "two")
-    assert twice.environment["threads"] == 2
+    assert twice.environment.threads == 2
     for name, ours in weights_of(twice).items():
         torch.testing.assert_close(ours, weights_of(whole)[name], rtol=1e-3, atol=1e-4)
     for line, alone in zip(twice.history, whole.history, strict=True):
@@ -47,7 +47,7 @@ def test_lack_of_memory_in_one_of_two_processes_is_told_as_in_one(tiny, tmp_path
 class AtOnce(Observer):
     """Wants to stop after the first step."""
 
-    def wants_to_stop(self):
+    def should_stop(self):
         return True
 
 

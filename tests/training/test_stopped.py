@@ -7,12 +7,12 @@ import pytest
 
 from maxmincaps import Recipe, fit
 from maxmincaps.errors import InputError
-from maxmincaps.studies.records import row_of
+from maxmincaps.studies.table import row_of
 from maxmincaps.training import fit as fit_module
 from maxmincaps.training import results
 from maxmincaps.training.checkpoint import CHECKPOINT
 from maxmincaps.training.observer import Observer
-from maxmincaps.training.record import Record
+from maxmincaps.training.run import Run
 from tests.training.bits import equal_bits
 
 
@@ -32,7 +32,7 @@ def stopped(recipe, folder, step):
     """Give the record of a run that was stopped after so many steps."""
     with pytest.raises(KeyboardInterrupt):
         fit(recipe, folder, observer=StopAt(step))
-    return Record(folder)
+    return Run(folder)
 
 
 @pytest.fixture
@@ -75,19 +75,19 @@ class StopAtTheEnd(Observer):
 def test_ctrl_c_while_a_run_is_measured_finishes_it_and_stops_what_would_come_next(tiny, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         fit(tiny(), tmp_path / "run", observer=StopAtTheEnd())
-    assert Record(tmp_path / "run").complete
+    assert Run(tmp_path / "run").complete
 
 
 def test_a_record_tells_how_a_run_began_and_what_was_otherwise_when_it_went_on(half, tiny, monkeypatch):
     began = half.environment
-    told = results.begin_record
+    told = results.begin_run
 
     def elsewhere(run, environment):
         told(run, environment | {"processor": "another", "precision": "bf16"})
 
-    monkeypatch.setattr(fit_module, "begin_record", elsewhere)
+    monkeypatch.setattr(fit_module, "begin_run", elsewhere)
     resumed = fit(tiny(), half.folder, resume=True)
-    (part,) = resumed.environment["continued"]
+    (part,) = resumed.environment.continued
     assert {name: resumed.environment[name] for name in began} == began
     assert part.keys() == {"started_at", "processor", "precision"}
     assert row_of(resumed)["used_precision"] == "fp32, then bf16"
@@ -138,7 +138,7 @@ def test_a_folder_with_other_things_in_it_is_left_alone(tiny, tmp_path):
 
 
 def test_two_processes_cannot_train_in_one_folder(tiny, tmp_path):
-    record = Record(tmp_path / "run")
+    record = Run(tmp_path / "run")
     with record.locked(), pytest.raises(InputError, match="another process is training here"):
         fit(tiny(), record.folder)
 
@@ -153,7 +153,7 @@ def test_what_a_killed_process_left_half_written_is_cleared_away(half, whole, ti
 def test_a_write_that_fails_leaves_nothing_beside_the_file(tmp_path):
     (tmp_path / "result.json").mkdir()
     with pytest.raises(InputError, match=r"result\.json: cannot be written"):
-        Record(tmp_path).write("result.json", {})
+        Run(tmp_path).write("result.json", {})
     assert [path.name for path in tmp_path.iterdir()] == ["result.json"]
 
 

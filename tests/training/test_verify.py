@@ -8,11 +8,11 @@ import pytest
 
 from maxmincaps import InputError, fit
 from maxmincaps.training.checkpoint import load_tensors, save_tensors
-from maxmincaps.training.verify import measured_again, verified
+from maxmincaps.training.verify import evaluate_run, verify_run
 
 
 def test_a_record_is_verified_by_loading_and_measuring_again(whole):
-    assert len(list(verified(whole.folder))) == 5
+    assert len(list(verify_run(whole.folder))) == 5
 
 
 def test_a_network_is_not_measured_again_on_images_that_have_come_since(tiny, tmp_path):
@@ -22,9 +22,9 @@ def test_a_network_is_not_measured_again_on_images_that_have_come_since(tiny, tm
     np.savez(own, images=images, labels=np.arange(40) % 2)
     sizes = {"train_images": None, "test_images": None, "crop": 0}
     record = fit(tiny(dataset=str(own), epochs=1, batch_size=16, **sizes), tmp_path / "run")
-    assert measured_again(record.folder)[1] == record.data["test_images"]
+    assert evaluate_run(record.folder)[1] == record.data.test_images
     np.savez(own, images=images[:-5], labels=np.arange(35) % 2)
-    for ask in (lambda: measured_again(record.folder), lambda: list(verified(record.folder))):
+    for ask in (lambda: evaluate_run(record.folder), lambda: list(verify_run(record.folder))):
         with pytest.raises(InputError, match=r"run: was trained on other images than .* has now"):
             ask()
 
@@ -36,24 +36,24 @@ def test_predictions_that_are_not_one_for_each_label_do_not_pass_verification(ti
     for kept in (5, 1):  # one prediction would be held against every label
         save_tensors(path, {**tensors, "predictions": tensors["predictions"][:kept]}, note)
         with pytest.raises(InputError, match=rf"lengths\.safetensors: expected .*, found .*\({kept},\)"):
-            list(verified(record.folder))
+            list(verify_run(record.folder))
 
 
 def test_a_record_with_one_kind_of_weights_says_which(whole, tmp_path):
     copy = shutil.copytree(whole.folder, tmp_path / "copy")
     (copy / "best.safetensors").unlink()
     with pytest.raises(InputError, match=r"no such file; the record has last\.safetensors \(--weights last\)"):
-        measured_again(copy)
+        evaluate_run(copy)
     (copy / "last.safetensors").unlink()
     with pytest.raises(InputError, match="records are shared without weights"):
-        measured_again(copy)
+        evaluate_run(copy)
 
 
 def test_a_false_result_does_not_pass_verification(whole, tmp_path):
     copy = shutil.copytree(whole.folder, tmp_path / "copy")
     (copy / "result.json").write_text(json.dumps({**whole.result, "best_test_accuracy": 0.999}))
     with pytest.raises(InputError, match=r"says best_test_accuracy 99\.9"):
-        list(verified(copy))
+        list(verify_run(copy))
 
 
 @pytest.mark.parametrize("epoch", [0, 1000])
@@ -61,28 +61,28 @@ def test_a_best_epoch_that_was_never_trained_does_not_pass_verification(tiny, tm
     record = fit(tiny(test_images=None, epochs=1), tmp_path / "run")
     (record.folder / "result.json").write_text(json.dumps({**record.result, "best_epoch": epoch}))
     with pytest.raises(InputError, match=f"says best_epoch {epoch} of 1"):
-        list(verified(record.folder))
+        list(verify_run(record.folder))
 
 
 def test_a_best_accuracy_that_the_history_does_not_have_does_not_pass_by_an_image(tiny, tmp_path):
     record = fit(tiny(test_images=None), tmp_path / "run")
-    assert list(verified(record.folder))
-    near = record.result["best_test_accuracy"] - 0.001
+    assert list(verify_run(record.folder))
+    near = record.result.best_test_accuracy - 0.001
     (record.folder / "result.json").write_text(json.dumps({**record.result, "best_test_accuracy": near}))
     with pytest.raises(InputError, match="says best_test_accuracy"):
-        list(verified(record.folder))
+        list(verify_run(record.folder))
 
 
 def test_one_image_of_a_thousand_may_fall_otherwise_on_another_machine_and_two_may_not(whole, tmp_path):
     copy = shutil.copytree(whole.folder, tmp_path / "copy")
-    right = whole.result["best_test_accuracy"]
+    right = whole.result.best_test_accuracy
 
     def say(accuracy):
         (copy / "result.json").write_text(json.dumps({**whole.result, "best_test_accuracy": accuracy}))
 
     for other in (right - 0.001, right + 0.001):
         say(other)
-        assert list(verified(copy))
+        assert list(verify_run(copy))
     say(right + 0.002)
     with pytest.raises(InputError, match="says best_test_accuracy"):
-        list(verified(copy))
+        list(verify_run(copy))

@@ -11,8 +11,9 @@ from maxmincaps.analysis.judges import MAX_MIN, SOFTMAX
 from maxmincaps.errors import InputError
 from maxmincaps.studies import STUDIES
 from maxmincaps.studies.bounds import W_KEPT
-from maxmincaps.studies.records import Row, budgets_in_words, has_papers_budget, shown_rows
 from maxmincaps.studies.study import DATASETS, title_of
+from maxmincaps.studies.table import budgets_in_words, has_papers_budget, shown_rows
+from maxmincaps.training.run import RunSummary
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,7 @@ class Claim:
     sentence: str
     paper: str
     study: str
-    judge: Callable[[Sequence[Row]], Finding]
+    judge: Callable[[Sequence[RunSummary]], Finding]
 
 
 @dataclass(frozen=True)
@@ -45,19 +46,19 @@ class Evidence:
     """Whether the runs are all that the paper has, with its budget."""
 
 
-def evidence(rows: Sequence[Row]) -> list[Evidence]:
+def evidence(rows: Sequence[RunSummary]) -> list[Evidence]:
     """Judge every claim by the table of records: by the runs of its study that count."""
     names = dict.fromkeys(claim.study for claim in CLAIMS.values())
     counting = {name: _of_the_paper(shown_rows(STUDIES[name], rows)) for name in names}
     return [_evidence(claim, counting[claim.study]) for claim in CLAIMS.values()]
 
 
-def _of_the_paper(rows: Sequence[Row]) -> Sequence[Row]:
+def _of_the_paper(rows: Sequence[RunSummary]) -> Sequence[RunSummary]:
     """Keep the runs on the paper's datasets; those on others stand in for them only where there are none."""
-    return [row for row in rows if row["dataset"] in DATASETS] or rows
+    return [row for row in rows if row.recipe.dataset in DATASETS] or rows
 
 
-def _evidence(claim: Claim, rows: Sequence[Row]) -> Evidence:
+def _evidence(claim: Claim, rows: Sequence[RunSummary]) -> Evidence:
     try:
         finding = claim.judge(rows)
     except InputError as error:  # a damaged record costs the claims that ask for it, not the others
@@ -71,7 +72,7 @@ def _evidence(claim: Claim, rows: Sequence[Row]) -> Evidence:
         budget=budgets_in_words(finding.rows),
         verdict=finding.verdict,
         study=claim.study,
-        scales=tuple(dict.fromkeys(row["scale"] for row in finding.rows)),
+        scales=tuple(dict.fromkeys(row.scale for row in finding.rows)),
         at_paper=bool(finding.rows) and _at_paper(claim, finding),
     )
 

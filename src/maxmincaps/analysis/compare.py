@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple, TypeVar
 
-from maxmincaps.studies.records import Row
+from maxmincaps.training.run import RunSummary
 
 Measured = TypeVar("Measured")
 ENOUGH = 3
@@ -47,9 +47,9 @@ def interval(values: Iterable[float]) -> Interval | None:
     return Interval(mean, sd, n, mean - half, mean + half)
 
 
-def complete(rows: Iterable[Row]) -> list[Row]:
+def complete(rows: Iterable[RunSummary]) -> list[RunSummary]:
     """Keep the runs that came to their end with a result."""
-    return [row for row in rows if row["status"] == "complete"]
+    return [row for row in rows if row.status == "complete"]
 
 
 class Shared(NamedTuple):
@@ -58,25 +58,27 @@ class Shared(NamedTuple):
     dataset: str
     value: float | None
     seed: int
-    used_precision: str | None
-    regenerated: bool | None
+    precisions: str
+    regenerated: bool
+
+    @classmethod
+    def of(cls, run: RunSummary) -> "Shared":
+        """Return what identifies the pair that a run belongs to."""
+        return cls(run.recipe.dataset, run.value, run.recipe.seed, run.precisions, run.regenerated)
 
 
 def pairs(
-    rows: Sequence[Row], measure: Callable[[Row], Measured], first: str, second: str
+    rows: Sequence[RunSummary], measure: Callable[[RunSummary], Measured], first: str, second: str
 ) -> dict[Shared, tuple[Measured, Measured]]:
     """Give a measure of the runs of two lines that share all of `Shared`, by these.
 
     Runs without a result (diverged ones) have no partner.
     """
-    sides = [
-        {Shared(*(row[name] for name in Shared._fields)): measure(row) for row in complete(rows) if row["line"] == line}
-        for line in (first, second)
-    ]
+    sides = [{Shared.of(row): measure(row) for row in complete(rows) if row.line == line} for line in (first, second)]
     return {key: (one, sides[1][key]) for key, one in sides[0].items() if key in sides[1]}
 
 
-def paired(rows: Sequence[Row], measure: Callable[[Row], float], first: str, second: str) -> list[float]:
+def paired(rows: Sequence[RunSummary], measure: Callable[[RunSummary], float], first: str, second: str) -> list[float]:
     """Give `first − second` of a measure for every pair of runs."""
     return [one - other for one, other in pairs(rows, measure, first, second).values()]
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 
 from maxmincaps.analysis.compare import ENOUGH, Interval, Verdict, interval, verdict
-from maxmincaps.studies.records import Row
 from maxmincaps.studies.study import title_of
+from maxmincaps.training.run import RunSummary
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class Finding:
     ours: str
     """Our number in words, with its unit."""
     verdict: Verdict
-    rows: Sequence[Row]
+    rows: Sequence[RunSummary]
     """The runs that were looked at, diverged ones too."""
     n: int
     """Runs, or pairs of runs, that count."""
@@ -26,12 +26,14 @@ class Finding:
     """Whether these are all the runs that the paper has of it. None: it has as many as of their lines."""
 
 
-def nothing(rows: Sequence[Row]) -> Finding:
+def nothing(rows: Sequence[RunSummary]) -> Finding:
     """Say that there is nothing to judge by."""
     return Finding("nothing to compare yet" if rows else "no runs", Verdict.TOO_FEW, rows, 0)
 
 
-def judged(values: Iterable[float], rows: Sequence[Row], unit: str, bound: float = 0.0, side: int = 1) -> Finding:
+def judged(
+    values: Iterable[float], rows: Sequence[RunSummary], unit: str, bound: float = 0.0, side: int = 1
+) -> Finding:
     """Judge the claim that a mean lies above a bound, or below it (`side` −1)."""
     values = list(values)
     found, turned = interval(values), interval(side * value for value in values)
@@ -42,7 +44,7 @@ def judged(values: Iterable[float], rows: Sequence[Row], unit: str, bound: float
 
 def judged_everywhere(
     values: Iterable[tuple[str, float]],
-    rows: Sequence[Row],
+    rows: Sequence[RunSummary],
     unit: str,
     bound: float = 0.0,
     side: int = 1,
@@ -67,9 +69,9 @@ def judged_everywhere(
     return replace(found, ours=f"{found.ours}: {told}", verdict=decided)
 
 
-def unless_diverged(found: Finding, rows: Iterable[Row]) -> Finding:
+def unless_diverged(found: Finding, rows: Iterable[RunSummary]) -> Finding:
     """Let a claim not hold by the runs that are left where others of the same kind diverged."""
-    diverged = any(row["status"] == "diverged" for row in rows)
+    diverged = any(row.status == "diverged" for row in rows)
     return replace(found, verdict=Verdict.UNDECIDED) if diverged and found.verdict is Verdict.HOLDS else found
 
 

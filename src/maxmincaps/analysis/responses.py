@@ -11,7 +11,7 @@ from torch import Tensor
 from maxmincaps.errors import InputError
 from maxmincaps.training.responses import Responses, responses
 
-Row = dict[str, Any]
+RunSummary = dict[str, Any]
 
 
 def shown_images(labels: Int64[Tensor, "image"], classes: int) -> list[int]:
@@ -19,7 +19,7 @@ def shown_images(labels: Int64[Tensor, "image"], classes: int) -> list[int]:
     return [int((labels == label).nonzero()[0]) for label in range(classes) if (labels == label).any()]
 
 
-def outputs(run: Path | str, images: Sequence[int] | None = None) -> list[Row]:
+def outputs(run: Path | str, images: Sequence[int] | None = None) -> list[RunSummary]:
     """Give the length of each class capsule for some test images, by default the first of each class (figure 5)."""
     found = responses(run)
     chosen = shown_images(found.labels, len(found.classes)) if images is None else list(images)
@@ -44,7 +44,7 @@ def tuning_of(found: Responses) -> Float[Tensor, "label parent"]:
     return sums / found.labels.bincount(minlength=len(found.classes)).clamp(min=1)[:, None]
 
 
-def tuning_rows(run: Path | str) -> list[Row]:
+def tuning_rows(run: Path | str) -> list[RunSummary]:
     """Give the tuning curves as a tidy table."""
     return [
         {"label": label, "parent": parent, "mean_length": length}
@@ -53,7 +53,7 @@ def tuning_rows(run: Path | str) -> list[Row]:
     ]
 
 
-def misclassified(found: Responses) -> list[Row]:
+def misclassified(found: Responses) -> list[RunSummary]:
     """List the images that are classified wrongly: index, prediction, label, and both lengths (figures 9, A.1–A.3)."""
     return [
         {

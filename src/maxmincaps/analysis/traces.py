@@ -12,7 +12,7 @@ from torch import Tensor
 from maxmincaps.errors import InputError
 from maxmincaps.training.checkpoint import load_tensors
 
-Row = dict[str, Any]
+RunSummary = dict[str, Any]
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +79,7 @@ def evolution(run: Path | str, *, bins: int = 50) -> list[Histogram]:
     return panels
 
 
-def evolution_rows(run: Path | str, *, bins: int = 50) -> list[Row]:
+def evolution_rows(run: Path | str, *, bins: int = 50) -> list[RunSummary]:
     """Give the histograms as a tidy table: a row for each bin, iterations from 1 as in figure 2."""
     return [
         {
@@ -115,7 +115,7 @@ def chosen_children(found: Trace, count: int = 3) -> list[int]:
     return [*winners.values(), *others][:count]
 
 
-def rows(run: Path | str, children: Sequence[int] | None = None, *, count: int = 3) -> list[Row]:
+def rows(run: Path | str, children: Sequence[int] | None = None, *, count: int = 3) -> list[RunSummary]:
     """Give logits and couplings of a few children over their parents, at the last iteration (figure 4)."""
     found = trace(run)
     number = found.logits.shape[1]

@@ -12,10 +12,10 @@ from torch.nn.functional import one_hot
 
 from maxmincaps.analysis.compare import complete
 from maxmincaps.analysis.measures import has
-from maxmincaps.errors import InputError, known
-from maxmincaps.studies.records import Row
+from maxmincaps.errors import InputError, check_name
 from maxmincaps.studies.table_3_poll import VOTERS
 from maxmincaps.training.responses import Responses
+from maxmincaps.training.run import RunSummary
 
 Rule = Literal["majority", "summed"]
 RULES: tuple[Rule, ...] = ("majority", "summed")
@@ -23,15 +23,15 @@ MODELS = dict(zip(map(int, VOTERS["seed"]), "ABC", strict=True))
 """The seeds of the networks that vote, and what the paper calls them."""
 
 
-def voters(rows: Iterable[Row]) -> list[Row]:
+def voters(rows: Iterable[RunSummary]) -> list[RunSummary]:
     """Give the Max-Min runs whose records hold what a vote takes, by seed."""
-    able = [row for row in complete(rows) if row["line"] == "Max-Min" and has(row, "lengths.safetensors")]
-    return sorted(able, key=lambda row: row["seed"])
+    able = [row for row in complete(rows) if row.line == "Max-Min" and has(row, "lengths.safetensors")]
+    return sorted(able, key=lambda row: row.recipe.seed)
 
 
-def models_a_b_c(rows: Iterable[Row]) -> list[Row]:
+def models_a_b_c(rows: Iterable[RunSummary]) -> list[RunSummary]:
     """Give the three of them that vote in the paper's Table 2; fewer where one diverged or is not over."""
-    return [row for row in voters(rows) if row["seed"] in MODELS]
+    return [row for row in voters(rows) if row.recipe.seed in MODELS]
 
 
 def vote(models: Sequence[Responses], rule: Rule = "majority") -> Responses:
@@ -39,7 +39,7 @@ def vote(models: Sequence[Responses], rule: Rule = "majority") -> Responses:
 
     The answer's lengths are the means over the models, which is also what the paper's figure 10 shows.
     """
-    known(rule, RULES, "rule")
+    check_name(rule, RULES, "rule")
     _refuse_strangers(models)
     summed = torch.stack([model.lengths for model in models]).double().sum(dim=0)
     predictions = summed.argmax(dim=1) if rule == "summed" else _majority(models, summed)

@@ -18,11 +18,11 @@ from maxmincaps.capsules.network import CapsNet
 from maxmincaps.capsules.normalizations import NORMALIZATIONS, normalization_of
 from maxmincaps.capsules.routing import routing_steps
 from maxmincaps.data.augment import for_testing
-from maxmincaps.errors import InputError, known
+from maxmincaps.errors import InputError, check_name
 from maxmincaps.recipe import Recipe
 from maxmincaps.training.checkpoint import load_network
 from maxmincaps.training.predict import Picture
-from maxmincaps.training.record import Record
+from maxmincaps.training.run import Run
 
 AS_TRAINED = "as trained"
 FEWEST_SHOWN = 5
@@ -44,8 +44,8 @@ class Model:
     @classmethod
     def of(cls, folder: Path, name: str) -> Self:
         """Load the network of a record."""
-        record = Record(folder)
-        return cls(name, load_network(folder), record.recipe, tuple(record.data["classes"]))
+        record = Run(folder)
+        return cls(name, load_network(folder), record.recipe, tuple(record.data.classes))
 
     @property
     def shown_iterations(self) -> int:
@@ -75,7 +75,7 @@ def _names(folders: Sequence[Path]) -> list[str]:
 
     Where that does not tell all of them apart, it is the last part of each folder, numbered where two are the same.
     """
-    recipes = [Record(folder).recipe for folder in folders]
+    recipes = [Run(folder).recipe for folder in folders]
     differing = [field for field in TOLD if len({getattr(recipe, field) for recipe in recipes}) > 1]
     told = dict.fromkeys(["normalization", *differing])
     short = [", ".join(TOLD[field].format(getattr(recipe, field)) for field in told) for recipe in recipes]
@@ -153,7 +153,7 @@ def side_by_side(
 
 def _looks(model: Model, image: Picture, normalizations: Sequence[str], iterations: int) -> list[Look]:
     digits = model.network.digits
-    seen = for_testing(model.recipe.but(crop=0))(image.unsqueeze(0))
+    seen = for_testing(model.recipe.with_changes(crop=0))(image.unsqueeze(0))
     votes = digits.votes(model.network.parts(seen))
     looks = []
     for name in normalizations:
@@ -190,7 +190,7 @@ class Counts:
 def histogram(found: Look, iteration: int, quantity: Quantity, parent: int, bins: int = 40) -> Counts:
     """Count logits or couplings; all iterations share their bins, so that moving between them shows what moved."""
     values = {"logits": found.logits, "couplings": found.couplings}[
-        known(quantity, ("logits", "couplings"), "quantity")
+        check_name(quantity, ("logits", "couplings"), "quantity")
     ]
     low, high = values.min().item(), values.max().item()
     if quantity == "couplings":

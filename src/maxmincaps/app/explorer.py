@@ -16,7 +16,7 @@ from maxmincaps.app.reactions import Reactions
 from maxmincaps.app.samples import Samples
 from maxmincaps.app.theme import theme
 from maxmincaps.training.predict import size_before_crop
-from maxmincaps.training.record import Record
+from maxmincaps.training.run import Run
 
 POLICY = (
     "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval' blob:; style-src 'self' 'unsafe-inline'; "
@@ -42,7 +42,7 @@ UPLOAD = f"""<label>A picture: PNG, JPEG, GIF, WebP, BMP, TIFF
 
 def explorer_page(folders: Sequence[Path]) -> FastAPI:
     """Make the app that shows trained runs."""
-    reactions = Reactions(answers.models_of(folders), Samples.of(folders[0]), size_before_crop(Record(folders[0])))
+    reactions = Reactions(answers.models_of(folders), Samples.of(folders[0]), size_before_crop(Run(folders[0])))
     app = FastAPI(openapi_url=None)
     for path in ("/gradio_api/upload", "/gradio_api/file={path:path}"):
         # Pictures come inside questions and leave inside pages: no file is taken or given.

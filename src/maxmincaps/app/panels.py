@@ -6,7 +6,7 @@ from html import escape
 from maxmincaps.app import answers, drawings
 from maxmincaps.app.answers import Look
 from maxmincaps.training.predict import recognised
-from maxmincaps.training.words import counted
+from maxmincaps.wording import pluralize
 
 COLOURS = {"softmax": "var(--softmax)", "max-min": "var(--max-min)"}
 
@@ -27,7 +27,7 @@ def answer(found: Look, iteration: int) -> str:
     pictures = drawings.picture(found.image, "What the network sees", "input")
     pictures += drawings.picture(drawn, f"What the capsule of {classes[winner]} draws", "reconstruction")
     names = " · ".join(dict.fromkeys((found.model.name, found.normalization)))  # a run is often named by the other
-    after = counted(iteration + 1, "iteration") + _otherwise_trained(found, iteration)
+    after = pluralize(iteration + 1, "iteration") + _otherwise_trained(found, iteration)
     return (
         f'<div class="answer"><p class="said" aria-live="polite"><b style="color:{colour_of(found)}">{said}</b> '
         f"<span>{length}</span></p>"
@@ -124,7 +124,7 @@ def _otherwise_trained(found: Look, iteration: int) -> str:
     """Say in what a look differs from how its network was trained."""
     recipe = found.model.recipe
     trained = [recipe.normalization] * (found.normalization != recipe.normalization)
-    trained += [counted(recipe.iterations, "iteration")] * (iteration + 1 != recipe.iterations)
+    trained += [pluralize(recipe.iterations, "iteration")] * (iteration + 1 != recipe.iterations)
     return escape(f"; trained with {' and '.join(trained)}") if trained else ""
 
 

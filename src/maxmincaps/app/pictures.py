@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 
 from maxmincaps.app.answers import Picture
-from maxmincaps.data.seen import PICTURES, as_pixels
+from maxmincaps.data.pictures import PICTURES, as_pixels
 from maxmincaps.errors import InputError
 
 MOST_BYTES = 8 << 20

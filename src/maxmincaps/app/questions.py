@@ -12,14 +12,14 @@ from maxmincaps.data.augment import for_testing
 from maxmincaps.data.batches import as_float
 from maxmincaps.data.images import images_of
 from maxmincaps.errors import InputError
-from maxmincaps.training.record import Record
 from maxmincaps.training.responses import responses
+from maxmincaps.training.run import Run
 
 
 def questions_of(runs: Sequence[Path], images: Sequence[int] | None = None) -> Asked:
     """Ask about the test images that the runs' majority vote gets wrong, or about the given ones."""
     decision = vote([responses(run) for run in runs])
-    recipe = Record(runs[0]).recipe
+    recipe = Run(runs[0]).recipe
     test = images_of(recipe, "test")
     if not torch.equal(test.labels, decision.labels):
         raise InputError(f"{runs[0]}: was tested on other images than {recipe.dataset} has here")
@@ -30,7 +30,7 @@ def questions_of(runs: Sequence[Path], images: Sequence[int] | None = None) -> A
         if not 0 <= image < len(test):
             raise InputError(f"--images: expected 0 to {len(test) - 1}, found {image}")
     # People see what the network sees: the central window where it was trained on crops.
-    seen = for_testing(recipe.but(whiten=False))(as_float(test.images[chosen]))
+    seen = for_testing(recipe.with_changes(whiten=False))(as_float(test.images[chosen]))
     pixels = seen.mul(255).round().to(torch.uint8).numpy()
     none = torch.zeros(len(test.classes), dtype=torch.int64).numpy()
     questions = [

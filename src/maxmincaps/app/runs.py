@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from maxmincaps.errors import InputError
-from maxmincaps.training.record import Record, records_under
+from maxmincaps.training.run import Run, runs_under
 
 QUICKSTART = Path("quickstart")
 
@@ -20,6 +20,6 @@ def trained_runs(given: Sequence[Path], needs: str) -> list[Path]:
     return [record.folder for record in found]
 
 
-def _records(folder: Path) -> list[Record]:
-    record = Record(folder)
-    return [record] if record.exists else records_under(folder)
+def _records(folder: Path) -> list[Run]:
+    record = Run(folder)
+    return [record] if record.exists else runs_under(folder)

@@ -14,8 +14,8 @@ from maxmincaps.data.download import place
 from maxmincaps.data.images import ImageSet, images_of
 from maxmincaps.errors import InputError
 from maxmincaps.recipe import Recipe
-from maxmincaps.training.record import Record
 from maxmincaps.training.responses import responses
+from maxmincaps.training.run import Run
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +29,7 @@ class Samples:
     @classmethod
     def of(cls, run: Path) -> Self | None:
         """Load the test set of a run; None where it is not on this machine, as a page fetches nothing."""
-        recipe = Record(run).recipe
+        recipe = Run(run).recipe
         if recipe.dataset in DATASETS and manifest_of(place(DATASETS[recipe.dataset], cache_folder())) is None:
             return None
         try:
@@ -40,7 +40,9 @@ class Samples:
 
     def take(self, number: int) -> Taken:
         """Give a test image as the network sees it."""
-        image = for_testing(self.recipe.but(whiten=False))(as_float(self.images.images[number : number + 1]))[0]
+        image = for_testing(self.recipe.with_changes(whiten=False))(as_float(self.images.images[number : number + 1]))[
+            0
+        ]
         label = self.images.classes[int(self.images.labels[number])]
         return Taken(image, f"test image {number}, labelled {label}")
 

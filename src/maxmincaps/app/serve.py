@@ -13,7 +13,7 @@ from urllib.parse import parse_qs
 from starlette.responses import PlainTextResponse, RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from maxmincaps.errors import InputError, extra
+from maxmincaps.errors import InputError, import_extra
 
 HEADERS = {
     "x-content-type-options": "nosniff",
@@ -57,7 +57,7 @@ class Door:
 
     def server(self, app: ASGIApp, *, policy: str, most_bytes: int) -> Any:
         """Give the uvicorn server that stands behind this door; `run` serves until Ctrl-C."""
-        uvicorn = extra("app", "uvicorn")
+        uvicorn = import_extra("app", "uvicorn")
         guarded = Guard(app, self.token, policy=policy, most_bytes=most_bytes)
         config = uvicorn.Config(
             guarded,

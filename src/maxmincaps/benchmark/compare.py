@@ -74,7 +74,7 @@ def compare(
     return {
         "made_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "rounds": rounds,
-        "environment": {**environment(torch.device("cpu")), "threads": threads, "bf16": bf16},
+        "environment": {**environment(torch.device("cpu")).model_dump(), "threads": threads, "bf16": bf16},
         "timings": [{**asdict(case), "rounds": times} for case, times in timings.items()],
         "ratios": [_summary(ratio, timings) for ratio in ratios if _is_known(ratio, timings)],
         "profiles": {case.contestant: _in_own_process(case, threads, profile=True) for case in (TEXTBOOK, OURS)}

@@ -4,12 +4,12 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from maxmincaps.errors import extra
+from maxmincaps.errors import import_extra
 
 
 def plot(found: dict[str, Any], path: Path) -> Path:
     """Draw the median step of each case, with its range over the rounds."""
-    plt = extra("report", "matplotlib.pyplot")
+    plt = import_extra("report", "matplotlib.pyplot")
     rows = [(_label(case), [each["step_ms"] for each in case["rounds"]]) for case in found["timings"]]
     figure, axes = plt.subplots(figsize=(8, 0.36 * len(rows) + 1), layout="constrained")
     for place, (label, times) in enumerate(rows):

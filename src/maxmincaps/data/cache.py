@@ -19,6 +19,7 @@ from filelock import FileLock, Timeout
 from platformdirs import user_cache_path
 
 from maxmincaps.errors import InputError, one_line
+from maxmincaps.files import make_directory, sync_directory, write_durably
 
 MANIFEST = "manifest.json"
 PATIENCE_S = 1800  # another process may be fetching the same dataset over a slow line
@@ -50,7 +51,7 @@ def locked(folder: Path) -> Iterator[None]:
     """Let one process at a time write the dataset `folder`; the others wait and then find it there."""
     lock = FileLock(folder.parent / f".{folder.name}.lock", timeout=PATIENCE_S)
     with writing(folder):
-        make_folder(folder.parent)
+        make_directory(folder.parent)
         try:
             lock.acquire()
         except Timeout:
@@ -65,7 +66,7 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def room_beside(folder: Path) -> Iterator[Path]:
+def staging_directory(folder: Path) -> Iterator[Path]:
     """Give a folder for work on the dataset `folder`, on the same disk, for as long as it is locked."""
     # What cannot be removed now is removed by the next process.
     with tempfile.TemporaryDirectory(prefix=_room(folder), dir=folder.parent, ignore_cleanup_errors=True) as room:
@@ -97,18 +98,18 @@ def store(
     """Write `files` and their manifest, all or nothing, in place of what `folder` held before; give the manifest."""
     sha256 = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
     manifest = Manifest(dataset, source, regenerated, sha256, seed, procedure)
-    with writing(folder), room_beside(folder) as room:
+    with writing(folder), staging_directory(folder) as room:
         new, old = room / "new", room / "old"
         new.mkdir()
         for name, content in files.items():
-            write_through(new / name, content)
-        write_through(new / MANIFEST, json.dumps(asdict(manifest), indent=2).encode())
-        sync_folder(new)
+            write_durably(new / name, content)
+        write_durably(new / MANIFEST, json.dumps(asdict(manifest), indent=2).encode())
+        sync_directory(new)
         if folder.exists():
-            sync_folder(folder.parent)  # so that the room is found again if the power fails between the two renames
+            sync_directory(folder.parent)  # so that the room is found again if the power fails between the two renames
             folder.replace(old)
         new.replace(folder)
-        sync_folder(folder.parent)
+        sync_directory(folder.parent)
     return manifest
 
 
@@ -142,35 +143,6 @@ def read_whole(path: Path, sha256: str) -> bytes:
             f"`maxmincaps data get {path.parent.name}` fetches it again"
         )
     return content
-
-
-def make_folder(folder: Path) -> None:
-    """Make a folder, and those above it, whose names are on the disk when this returns."""
-    if not folder.is_dir():
-        if folder != folder.parent:  # a drive that is not there has nothing above it
-            make_folder(folder.parent)
-        folder.mkdir(exist_ok=True)
-        sync_folder(folder.parent)
-
-
-def write_through(path: Path, content: bytes) -> None:
-    """Write a file whose bytes are on the disk when this returns; its name is after a `sync_folder`."""
-    with path.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def sync_folder(folder: Path) -> None:
-    """Bring the names in a folder to the disk. Not every system can open a folder; none of those needs to."""
-    try:
-        handle = os.open(folder, os.O_RDONLY)
-    except OSError:
-        return
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 @contextlib.contextmanager

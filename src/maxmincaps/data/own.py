@@ -18,7 +18,7 @@ from numpy import ndarray
 from PIL import ImageOps
 
 from maxmincaps.data.formats import Labels, Pixels, check_size, opened_picture, reading
-from maxmincaps.data.seen import KINDS, PICTURES, read_picture
+from maxmincaps.data.pictures import KINDS, PICTURES, read_picture
 from maxmincaps.errors import InputError
 
 TEST_SHARE = 5  # one in five is for testing

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from maxmincaps.data import larochelle
 from maxmincaps.data.images import ImageSet, coloured
-from maxmincaps.errors import InputError, extra
+from maxmincaps.errors import InputError, import_extra
 
 BORDER = 4  # MNIST's digits lie in the central 20×20 pixels
 WORDS = {
@@ -48,7 +48,7 @@ def draw_samples(images: ImageSet, per_class: int = 10) -> Any:
 
 def draw_grid(rows: Sequence[torch.Tensor], names: Sequence[str], title: str) -> Any:
     """Draw rows of images, each with its name before it."""
-    figures = extra("report", "matplotlib.figure")
+    figures = import_extra("report", "matplotlib.figure")
     columns = max(len(row) for row in rows)
     cell, gap = 0.62, 0.06  # inches
     label = 0.25 + 0.085 * max(len(name) for name in names)

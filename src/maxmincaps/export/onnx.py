@@ -9,15 +9,15 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from maxmincaps.errors import extra
+from maxmincaps.errors import import_extra
 from maxmincaps.export.program import Answers, program_of
 
 
 def write_onnx(answers: Answers, path: Path, notes: dict[str, str]) -> Callable[[Tensor], tuple[Tensor, ...]]:
     """Write one ONNX file with the notes as its metadata; give what the file answers in onnxruntime."""
     for module in ("onnx", "onnxscript"):
-        extra("export", module)
-    runtime = extra("export", "onnxruntime")
+        import_extra("export", module)
+    runtime = import_extra("export", "onnxruntime")
     with _quiet():
         program = torch.onnx.export(
             program_of(answers), input_names=["images"], output_names=list(answers.outputs), verbose=False

@@ -33,7 +33,7 @@ class Answers(nn.Module):
 
 
 def program_of(answers: Answers) -> ExportedProgram:
-    """Record the network's operators, for any number of images."""
+    """Run the network's operators, for any number of images."""
     # An example of one image would make the batch axis a constant.
     example = torch.zeros(2, *answers.network.image_shape)
     with torch.no_grad():  # or the program would keep where routing turns gradients on and off

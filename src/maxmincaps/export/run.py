@@ -14,13 +14,13 @@ from maxmincaps.capsules.shapes import Images
 from maxmincaps.data.augment import for_testing, whiten
 from maxmincaps.data.batches import as_float
 from maxmincaps.data.images import fixed_subset, images_of
-from maxmincaps.errors import InputError, known
+from maxmincaps.errors import InputError, check_name
 from maxmincaps.export.card import told_recipe
 from maxmincaps.export.onnx import write_onnx
 from maxmincaps.export.program import Answers, write_program
 from maxmincaps.recipe import Recipe
 from maxmincaps.training.checkpoint import load_network
-from maxmincaps.training.record import Record
+from maxmincaps.training.run import Run
 
 WRITERS = {"onnx": (".onnx", write_onnx), "torch": (".pt2", write_program)}
 ALLOWED_DIFFERENCE = 1e-4
@@ -50,8 +50,8 @@ def export_run(
     The file takes any number of images with pixels in 0…1, and gives lengths, poses and reconstruction, and the last
     iteration's couplings on request. It is kept only if it answers as the network does, on images of the test set.
     """
-    record = Record(Path(folder))
-    suffix, write = WRITERS[known(to, WRITERS, "form of export")]
+    record = Run(Path(folder))
+    suffix, write = WRITERS[check_name(to, WRITERS, "form of export")]
     path = Path(out) if out else Path(record.folder.resolve().name + suffix)
     if path.suffix != suffix:
         raise InputError(f"{path}: expected a file whose name ends in {suffix}")
@@ -92,13 +92,13 @@ def largest_difference(
 def _real_images(recipe: Recipe) -> Images:
     """Give some test images at the size that the network takes, before any whitening."""
     test = images_of(recipe, "test")
-    return for_testing(recipe.but(whiten=False))(as_float(fixed_subset(test, CHECKED_IMAGES).images))
+    return for_testing(recipe.with_changes(whiten=False))(as_float(fixed_subset(test, CHECKED_IMAGES).images))
 
 
-def _notes(record: Record, weights: str) -> dict[str, str]:
+def _notes(record: Run, weights: str) -> dict[str, str]:
     """Say in the file what it is, so that it needs no record beside it."""
     return {
-        "classes": json.dumps(record.data["classes"]),
+        "classes": json.dumps(record.data.classes),
         "recipe": told_recipe(record).to_json(),
         "fingerprint": record.recipe.fingerprint(),
         "weights": weights,

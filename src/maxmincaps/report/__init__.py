@@ -3,7 +3,7 @@
 The figures need matplotlib and the page jinja2, both of the optional part `report`.
 """
 
-from maxmincaps.errors import extra
+from maxmincaps.errors import import_extra
 
 for module in ("matplotlib", "jinja2"):
-    extra("report", module)
+    import_extra("report", module)

@@ -13,7 +13,7 @@ from torch import nn
 
 from maxmincaps.capsules.network import CapsNet
 from maxmincaps.report.style import FULL_WIDTH, INK, styled
-from maxmincaps.training.words import counted
+from maxmincaps.wording import pluralize
 
 GREY, TEAL, PLUM, ROSE = "#9aa4ae", "#3a9a8c", "#7a68a6", "#b0596e"
 """Not the colours of the normalizations: these are layers."""
@@ -62,7 +62,7 @@ def shapes_of(network: CapsNet) -> Shapes:
         decoder=tuple(linear),
         conv=_kernel(network.conv1, "ReLU"),
         primary=_kernel(network.primary.convolution, "ReLU" if network.primary.relu else ""),
-        routing=f"dynamic routing\n{counted(network.digits.iterations, 'iteration')}",
+        routing=f"dynamic routing\n{pluralize(network.digits.iterations, 'iteration')}",
     )
 
 

@@ -1,16 +1,16 @@
 """The first hundred steps: what becomes of sums, lengths, gradients and couplings, setting by setting."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from maxmincaps.report.style import FAINT, FULL_WIDTH, letters, look, panel_title, powers_of_ten, styled
+from maxmincaps.training.schema import WatchedStep
 
-Steps = Sequence[Mapping[str, Any]]
+Steps = Sequence[WatchedStep]
 """The lines of a record's steps.jsonl."""
 
 
@@ -29,19 +29,19 @@ class Quantity:
     """Something that is drawn against the step."""
 
     name: str
-    of: Callable[[Mapping[str, Any]], float]
+    of: Callable[[WatchedStep], float]
     logarithmic: bool = False
 
 
 QUANTITIES = (
-    Quantity("sum ‖s‖", lambda step: step["sum_length"], logarithmic=True),
-    Quantity("class length", lambda step: step["class_length"]),
-    Quantity("part length", lambda step: step["part_length"]),
-    Quantity("gradient of W", lambda step: step["gradients"]["votes"], logarithmic=True),
-    Quantity("… of PrimaryCaps", lambda step: step["gradients"]["primary"], logarithmic=True),
-    Quantity("… of Conv1", lambda step: step["gradients"]["conv1"], logarithmic=True),
-    Quantity("couplings,\n90 % − 10 %", lambda step: step["couplings"][-1] - step["couplings"][0]),
-    Quantity("loss", lambda step: step["loss"], logarithmic=True),
+    Quantity("sum ‖s‖", lambda step: step.sum_length, logarithmic=True),
+    Quantity("class length", lambda step: step.class_length),
+    Quantity("part length", lambda step: step.part_length),
+    Quantity("gradient of W", lambda step: step.gradients["votes"], logarithmic=True),
+    Quantity("… of PrimaryCaps", lambda step: step.gradients["primary"], logarithmic=True),
+    Quantity("… of Conv1", lambda step: step.gradients["conv1"], logarithmic=True),
+    Quantity("couplings,\n90 % − 10 %", lambda step: step.couplings[-1] - step.couplings[0]),
+    Quantity("loss", lambda step: step.loss, logarithmic=True),
 )
 COLUMNS = 4
 """How many changed settings one figure shows."""
@@ -77,7 +77,7 @@ def _panel(axes: Axes, quantity: Quantity, curves: Sequence[Curve]) -> None:
     dashes = _dashes(curves)
     for curve in curves:
         axes.plot(
-            [step.get("step", place) for place, step in enumerate(curve.steps, 1)],
+            [step.step for step in curve.steps],
             [quantity.of(step) for step in curve.steps],
             color=look(curve.normalization).colour,
             linestyle=dashes.get(curve.value, "-"),

@@ -24,9 +24,9 @@ from maxmincaps.report.selection import shown
 from maxmincaps.report.style import for_page, save
 from maxmincaps.report.table import Table
 from maxmincaps.studies import STUDIES
-from maxmincaps.studies.records import budgets_in_words, coverage, once, read
 from maxmincaps.studies.study import Study
-from maxmincaps.training.record import write_whole
+from maxmincaps.studies.table import budgets_in_words, coverage, deduplicate, read
+from maxmincaps.training.run import write_atomic
 
 SIGNS = {Verdict.HOLDS: "✓", Verdict.FAILS: "✗", Verdict.UNDECIDED: "?", Verdict.TOO_FEW: "…"}
 
@@ -53,7 +53,7 @@ def build(
     if not runs.is_dir():
         raise InputError(f"{runs}: there is no such folder of runs")
     found = read(runs)
-    rows = once(found.rows)
+    rows = deduplicate(found.rows)
     material = Material(rows, studies, polls.read(poll) if poll else None, runs)
     out.mkdir(parents=True, exist_ok=True)
     claims = evidence(rows)
@@ -75,7 +75,7 @@ def build(
         made_on=datetime.now(UTC).date().isoformat(),
         version=version("maxmincaps"),
     )
-    write_whole(out / "index.html", page.encode())
+    write_atomic(out / "index.html", page.encode())
     return out / "index.html"
 
 
@@ -91,7 +91,7 @@ def _written(plate: Plate, out: Path) -> Written:
     """Write a plate's files, and give it as the page shows it."""
     if isinstance(plate.content, Figure):
         paths = save(plate.content, out / "figures", plate.name)
-        write_whole(out / "figures" / f"{plate.name}.md", f"{plate.title}. {plate.caption}\n".encode())
+        write_atomic(out / "figures" / f"{plate.name}.md", f"{plate.title}. {plate.caption}\n".encode())
         html = Markup(for_page(paths[1].read_text(encoding="utf-8"), plate.name))
     elif isinstance(plate.content, Table):
         paths = tuple(plate.content.save(out / "tables"))

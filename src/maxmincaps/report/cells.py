@@ -7,7 +7,8 @@ from maxmincaps.analysis.measures import best_points, final_points
 from maxmincaps.report.selection import budgets, mean, missing
 from maxmincaps.report.style import look
 from maxmincaps.report.table import NOT_RUN
-from maxmincaps.studies.records import Row, how_many
+from maxmincaps.studies.table import how_many
+from maxmincaps.training.run import RunSummary
 
 DAGGER = "†"
 NONE = "–"
@@ -19,7 +20,7 @@ BEST_NOTE = (
 SD_NOTE = "± is the sample standard deviation over n runs; a single run has none."
 
 
-def best_and_final(rows: Sequence[Row], mark: str = "") -> tuple[str, ...]:
+def best_and_final(rows: Sequence[RunSummary], mark: str = "") -> tuple[str, ...]:
     """Give our best and final accuracy, n and budget."""
     best, final = (with_sd(mean(rows, measure), mark, missing(rows)) for measure in (best_points, final_points))
     return best, final, how_many(rows), budgets(rows) or NOT_RUN
@@ -32,6 +33,6 @@ def with_sd(found: Interval | None, mark: str = "", otherwise: str = NOT_RUN) ->
     return f"{found.mean:.2f}" + (f" ± {found.sd:.2f}" if found.sd is not None else "") + mark
 
 
-def name_of(row: Row) -> str:
+def name_of(row: RunSummary) -> str:
     """Name a run by what routes in it."""
-    return f"{look(row['normalization']).label}, r = {row['iterations']}"
+    return f"{look(row.recipe.normalization).label}, r = {row.recipe.iterations}"

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from maxmincaps.analysis import traces
 from maxmincaps.analysis.measures import accuracies_by_epoch, training_and_test_by_epoch
@@ -16,16 +15,15 @@ from maxmincaps.report.learning_chapter import learning
 from maxmincaps.report.material import Material, Plate, absent
 from maxmincaps.report.mistakes_chapter import mnist_record
 from maxmincaps.report.selection import (
-    siblings,
-    twins,
+    matched_pairs,
+    other_seeds,
 )
 from maxmincaps.report.style import look
 from maxmincaps.report.variations_chapter import iterations, others
-from maxmincaps.studies.records import Row
 from maxmincaps.studies.study import title_of
 from maxmincaps.training.checkpoint import network_for, unfilled_network
-from maxmincaps.training.record import Record
 from maxmincaps.training.responses import responses
+from maxmincaps.training.run import Run, RunSummary
 
 REPORT = "maxmincaps report"
 
@@ -42,8 +40,8 @@ class Chapter:
 def network(material: Material) -> list[Plate]:
     """Figure 1, for each size of network that the figures look into, or the paper's own where there is none."""
     drawn: dict[Shapes, tuple[str, str, CapsNet]] = {}
-    for dataset, pair in material.twins.items():
-        net = unfilled_network(Record(Path(next(iter(pair.values()))["folder"])))
+    for dataset, pair in material.matched_pairs.items():
+        net = unfilled_network(Run(next(iter(pair.values())).folder))
         name, title, _ = drawn.get(shapes_of(net), (f"figure-1-{material.names[dataset]}", "Figure 1", net))
         drawn[shapes_of(net)] = name, f"{title}, {title_of(dataset)}", net
     paper = ("figure-1", "Figure 1, MNIST, the paper's sizes", network_for(Recipe(), (1, 28, 28), 10))
@@ -63,13 +61,13 @@ def network(material: Material) -> list[Plate]:
 
 def inside(material: Material) -> list[Plate]:
     """Figures 2 to 4: how routing goes inside trained networks."""
-    pairs = material.twins
+    pairs = material.matched_pairs
     if not pairs:
         words = "Histograms of logits and couplings at each iteration, and three children over their parents."
         return [absent("figure-2", "Figures 2 to 4", words, material.studies["evolution"])]
     plates = [plate for dataset, pair in pairs.items() for plate in _evolution(material, dataset, pair)]
     panels = [
-        (title_of(dataset), {name: traces.trace(row["folder"]) for name, row in pair.items()})
+        (title_of(dataset), {name: traces.trace(row.folder) for name, row in pair.items()})
         for dataset, pair in pairs.items()
     ]
     caption = (
@@ -84,13 +82,13 @@ def inside(material: Material) -> list[Plate]:
     ]
 
 
-def _evolution(material: Material, dataset: str, pair: dict[str, Row]) -> list[Plate]:
+def _evolution(material: Material, dataset: str, pair: dict[str, RunSummary]) -> list[Plate]:
     number = 3 if dataset == "cifar10" else 2
     # One dataset has the paper's number alone, so that pages can count on it; a second one has its name beside it.
-    first = next(name for name in material.twins if (name == "cifar10") == (dataset == "cifar10"))
+    first = next(name for name in material.matched_pairs if (name == "cifar10") == (dataset == "cifar10"))
     stem = f"figure-{number}" if dataset == first else f"figure-{number}-{material.names[dataset]}"
-    histograms = {name: traces.evolution(row["folder"]) for name, row in pair.items()}
-    silent = {name: 1 - traces.trace(row["folder"]).alive.float().mean().item() for name, row in pair.items()}
+    histograms = {name: traces.evolution(row.folder) for name, row in pair.items()}
+    silent = {name: 1 - traces.trace(row.folder).alive.float().mean().item() for name, row in pair.items()}
     shares = ", ".join(f"{look(name).label} {100 * share:.0f} %" for name, share in silent.items())
     rows, command = list(pair.values()), _look(material, "evolution", {dataset: pair})
     caption = (
@@ -118,12 +116,12 @@ def _evolution(material: Material, dataset: str, pair: dict[str, Row]) -> list[P
 
 def answers(material: Material) -> list[Plate]:
     """Figures 5 and 6: what the class capsules answer."""
-    pairs = material.twins
+    pairs = material.matched_pairs
     if not pairs:
         words = "The lengths of all class capsules for some test images, and their means over each class."
         return [absent("figure-5", "Figures 5 and 6", words, material.studies["outputs"])]
     panels = [
-        (title_of(dataset), {name: responses(row["folder"]) for name, row in pair.items()})
+        (title_of(dataset), {name: responses(row.folder) for name, row in pair.items()})
         for dataset, pair in pairs.items()
     ]
     outputs = (
@@ -151,8 +149,8 @@ def accuracy(material: Material) -> list[Plate]:
     words = "Softmax and Max-Min on each dataset, the paper's numbers beside ours."
     beside = material.of_no_study
     own = [
-        siblings(beside, row)
-        for dataset, pair in twins(beside).items()
+        other_seeds(beside, row)
+        for dataset, pair in matched_pairs(beside).items()
         if dataset not in runs.scales
         for row in pair.values()
     ]
@@ -166,13 +164,13 @@ def accuracy(material: Material) -> list[Plate]:
 
 def _by_epoch(material: Material) -> list[Plate]:
     # Of a dataset that Table 1 has, its runs; of another, those that come closest to the default.
-    pairs = {**twins(material.rows), **twins(material.shown("datasets").rows)}
+    pairs = {**matched_pairs(material.rows), **matched_pairs(material.shown("datasets").rows)}
     if not pairs:
         return []
-    alike = {name: {n: siblings(material.rows, row) for n, row in pair.items()} for name, pair in pairs.items()}
+    alike = {name: {n: other_seeds(material.rows, row) for n, row in pair.items()} for name, pair in pairs.items()}
     rows = [row for groups in alike.values() for own in groups.values() for row in own]
 
-    def panels(told: Callable[[Row], Sequence]) -> list[tuple[str, dict[str, list]]]:
+    def panels(told: Callable[[RunSummary], Sequence]) -> list[tuple[str, dict[str, list]]]:
         return [
             (title_of(dataset), {name: [told(row) for row in own] for name, own in groups.items()})
             for dataset, groups in alike.items()
@@ -188,7 +186,7 @@ def _by_epoch(material: Material) -> list[Plate]:
         "curves the upper one overfits less. Training accuracy is counted while an epoch trains, on images as they "
         "are trained on. The first two epochs may lie outside."
     )
-    judged = "accuracy (%)" if any(row["validation"] for row in rows) else "test accuracy (%)"
+    judged = "accuracy (%)" if any(row.recipe.validation for row in rows) else "test accuracy (%)"
     told = (
         ("training-curves", "Training curves", words, curves.by_epoch(panels(accuracies_by_epoch), judged, steep=2)),
         (
@@ -212,11 +210,11 @@ def everything(material: Material) -> list[Plate]:
     return [Plate("all-runs", "All runs", words, table, "maxmincaps runs")]
 
 
-def _look(material: Material, verb: str, pairs: dict[str, dict[str, Row]]) -> str:
+def _look(material: Material, verb: str, pairs: dict[str, dict[str, RunSummary]]) -> str:
     return " && ".join(f"maxmincaps look {verb} {material.path(row)}" for row in _rows(pairs))
 
 
-def _rows(pairs: dict[str, dict[str, Row]]) -> list[Row]:
+def _rows(pairs: dict[str, dict[str, RunSummary]]) -> list[RunSummary]:
     return [row for pair in pairs.values() for row in pair.values()]
 
 

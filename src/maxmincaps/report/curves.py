@@ -209,7 +209,7 @@ def grids(
     return figure
 
 
-Run = Sequence[tuple[float, float]]
+EpochPoints = Sequence[tuple[float, float]]
 """One run: where it stood on both axes after each epoch."""
 ALL_RIGHT = 0.01
 """Percent of the images that are added to the wrong ones on a logarithmic axis, so that none wrong has a place too."""
@@ -237,7 +237,9 @@ def by_epoch(
 
 @styled
 def against_training(
-    panels: Sequence[tuple[str, Mapping[str, Sequence[Run]]]], measure: str = "test accuracy (%)", steep: int = 0
+    panels: Sequence[tuple[str, Mapping[str, Sequence[EpochPoints]]]],
+    measure: str = "test accuracy (%)",
+    steep: int = 0,
 ) -> Figure:
     """Draw titled panels of a measure against training accuracy, epoch by epoch; the first `steep` may lie outside.
 
@@ -275,7 +277,7 @@ def _ticks_of_nines(low: float, high: float) -> list[float]:
 
 
 def _run_panels(
-    panels: Sequence[tuple[str, Mapping[str, Sequence[Run]]]], measure: str, across: str, steep: int
+    panels: Sequence[tuple[str, Mapping[str, Sequence[EpochPoints]]]], measure: str, across: str, steep: int
 ) -> tuple[Figure, np.ndarray]:
     figure, grid = _grid([title for title, _ in panels], measure, across)
     for axes, (_, lines) in zip(grid.flat, panels, strict=False):
@@ -288,7 +290,7 @@ def _run_panels(
     return figure, grid
 
 
-def _run_lines(axes: Axes, name: str, runs: Sequence[Run]) -> None:
+def _run_lines(axes: Axes, name: str, runs: Sequence[EpochPoints]) -> None:
     """Draw each run thin, and their mean thick as far as all of them go."""
     this = look(name)
     for run in runs if len(runs) > 1 else []:

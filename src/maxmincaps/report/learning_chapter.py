@@ -1,7 +1,6 @@
 """The chapter on how training was chosen: the first hundred steps, learning rates, options, and both side by side."""
 
 from itertools import product
-from pathlib import Path
 
 from maxmincaps.analysis.compare import complete
 from maxmincaps.analysis.measures import held_out_points, percent_by_epoch
@@ -12,7 +11,7 @@ from maxmincaps.report.selection import Shown, beside_the_first, mean
 from maxmincaps.studies import rates
 from maxmincaps.studies.beginning import DEFAULT, FACTORS, factors, label
 from maxmincaps.studies.study import NAMES
-from maxmincaps.training.record import Record
+from maxmincaps.training.run import Run
 
 LEARNING_TOLD = {
     "test_accuracy": "test accuracy",
@@ -64,7 +63,7 @@ def _learning_curves(material: Material) -> list[Plate]:
     )
     if not runs.rows:
         return [absent("learning", title, words, runs.study)]
-    dataset = runs.rows[0]["dataset"]
+    dataset = runs.rows[0].recipe.dataset
     found = {name: rows for name, line in NAMES.items() if (rows := complete(runs.of(dataset, line)))}
     told = {
         measure: {name: [percent_by_epoch(row, measure) for row in rows] for name, rows in found.items()}
@@ -159,5 +158,5 @@ def _first_steps(runs: Shown, factor: str) -> list[Curve]:
         Curve(name, value, steps, default=value == DEFAULT)
         for name, value, line in wanted
         for row in runs.of(runs.study.datasets[0], line)
-        if (steps := Record(Path(row["folder"])).steps)
+        if (steps := Run(row.folder).steps)
     ]

@@ -13,15 +13,16 @@ from maxmincaps.analysis.poll import Poll
 from maxmincaps.report.selection import (
     NOT_PAPER,
     Shown,
+    matched_pairs,
     name_in_files,
     planned,
     shown,
-    twins,
 )
 from maxmincaps.report.style import footnote
 from maxmincaps.report.table import Table
-from maxmincaps.studies.records import Row, budgets_in_words, seeds_among
 from maxmincaps.studies.study import PAPER_SCALE, Study
+from maxmincaps.studies.table import budgets_in_words, seeds_among
+from maxmincaps.training.run import RunSummary
 
 IN_THE_PAPER = ("mnist", "cifar10")
 """The datasets of figures 2 to 6."""
@@ -46,7 +47,7 @@ class Plate:
 class Material:
     """The records of a folder, as the figures and tables ask for them."""
 
-    rows: Sequence[Row]
+    rows: Sequence[RunSummary]
     studies: Mapping[str, Study]
     poll: Poll | None = None
     """What people said of the misclassified images, if they were asked."""
@@ -58,10 +59,12 @@ class Material:
         return shown(self.studies[study], self.rows)
 
     @cached_property
-    def twins(self) -> dict[str, dict[str, Row]]:
+    def matched_pairs(self) -> dict[str, dict[str, RunSummary]]:
         """Give the networks that figures 2 to 6 look into: of the paper's two datasets, else of the first there are."""
         # A record may have been shared without what the figures are drawn from: then others are looked into.
-        every = twins(row for row in self.rows if has(row, "trace.safetensors") and has(row, "lengths.safetensors"))
+        every = matched_pairs(
+            row for row in self.rows if has(row, "trace.safetensors") and has(row, "lengths.safetensors")
+        )
         # One network alone compares nothing; it is shown where there is nothing else.
         found = {name: pair for name, pair in every.items() if len(pair) == 2} or every
         wanted = [name for name in IN_THE_PAPER if name in found]
@@ -70,9 +73,9 @@ class Material:
         chosen = wanted if len(wanted) == 2 else [*wanted, *others][:2]
         return {name: found[name] for name in chosen}
 
-    def path(self, row: Row) -> str:
+    def path(self, row: RunSummary) -> str:
         """Name a run's folder as commands take it: from here or beside the records, never with a machine's own path."""
-        folder = Path(row["folder"]).absolute()
+        folder = Path(row.folder).absolute()
         bases = (Path.cwd(), self.records.absolute().parent)
         base = next((base for base in bases if folder.is_relative_to(base)), folder.parent)
         return quote(folder.relative_to(base).as_posix())
@@ -81,28 +84,28 @@ class Material:
     def names(self) -> dict[str, str]:
         """Give each dataset of these networks a name for files that is its own, though two files be called alike."""
         names: dict[str, str] = {}
-        for number, dataset in enumerate(self.twins, 1):
+        for number, dataset in enumerate(self.matched_pairs, 1):
             name = name_in_files(dataset)
             taken = ("", "all", *names.values())  # figure-2-all is the first dataset's
             names[dataset] = f"{name}-{number}".strip("-") if name in taken else name
         return names
 
     @cached_property
-    def of_no_study(self) -> list[Row]:
+    def of_no_study(self) -> list[RunSummary]:
         """Give the runs that somebody made beside the studies."""
         known = planned(self.studies.values(), seeds_among(self.rows))
-        return [row for row in self.rows if row["fingerprint"] not in known]
+        return [row for row in self.rows if row.fingerprint not in known]
 
     @cached_property
     def _paper_runs(self) -> set[str]:
         return planned(self.studies.values(), seeds_among(self.rows), PAPER_SCALE)
 
-    def below_paper(self, rows: Iterable[Row]) -> bool:
+    def below_paper(self, rows: Iterable[RunSummary]) -> bool:
         """Tell whether any run has another budget than the paper's."""
-        return any(row["fingerprint"] not in self._paper_runs for row in rows)
+        return any(row.fingerprint not in self._paper_runs for row in rows)
 
     def plate(
-        self, name: str, title: str, caption: str, content: Figure | Table, command: str, rows: Sequence[Row]
+        self, name: str, title: str, caption: str, content: Figure | Table, command: str, rows: Sequence[RunSummary]
     ) -> Plate:
         """Make a plate of some runs; a figure carries what has to be said of them within itself."""
         below, budget = self.below_paper(rows), budgets_in_words(rows)

@@ -13,12 +13,11 @@ from maxmincaps.errors import InputError
 from maxmincaps.report import mistakes, tables
 from maxmincaps.report.material import Material, Plate, absent, commands_for
 from maxmincaps.report.poll import human_or_network, table_3
-from maxmincaps.report.selection import twins
-from maxmincaps.studies.records import Row
+from maxmincaps.report.selection import matched_pairs
 from maxmincaps.studies.study import title_of
-from maxmincaps.training.record import Record
 from maxmincaps.training.responses import Responses, responses
-from maxmincaps.training.seen import images_seen
+from maxmincaps.training.run import Run, RunSummary
+from maxmincaps.training.run_images import images_seen
 
 GRID = "Above each image: its index in the test set, the prediction, and the true label. "
 
@@ -27,7 +26,7 @@ def mnist_record(material: Material) -> list[Plate]:
     """Tables 2 and 3, figures 9, 10 and A.1 to A.3."""
     runs = material.shown("mnist-record")
     voters = models_a_b_c(runs.rows)
-    models = [responses(row["folder"]) for row in voters]
+    models = [responses(row.folder) for row in voters]
     voted = vote(models) if len(models) == 3 else None
     return [
         material.table(
@@ -42,10 +41,10 @@ def mnist_record(material: Material) -> list[Plate]:
 
 
 def _misclassified(
-    material: Material, voters: Sequence[Row], models: Sequence[Responses], voted: Responses | None
+    material: Material, voters: Sequence[RunSummary], models: Sequence[Responses], voted: Responses | None
 ) -> list[Plate]:
     study = material.studies["misclassified"]
-    command = commands_for(study, (row["scale"] for row in voters))
+    command = commands_for(study, (row.scale for row in voters))
     told = {measure.measure: int(measure.value) for measure in study.paper}
     plates = []
     if voted:
@@ -59,14 +58,14 @@ def _misclassified(
             absent("figure-9", "Figure 9", f"Needs three networks that vote; there are {len(models)}.", study)
         )
     for row, model in zip(voters, models, strict=True):
-        number, letter = row["seed"] + 1, MODELS[row["seed"]]
+        number, letter = row.recipe.seed + 1, MODELS[row.recipe.seed]
         caption = (
-            f"The {len(model.wrong):,} images that model {letter} (seed {row['seed']}, final weights) gets wrong "
+            f"The {len(model.wrong):,} images that model {letter} (seed {row.recipe.seed}, final weights) gets wrong "
             f"(the paper's: {told[f'model_{letter.lower()}_misclassified']}). "
         )
         name, title = f"figure-a{number}", f"Figure A.{number}"
         plates.append(_wrong_images(material, name, title, caption, model, command, [row]))
-    whose = "the vote" if voted else f"model {MODELS[voters[0]['seed']]}"
+    whose = "the vote" if voted else f"model {MODELS[voters[0].recipe.seed]}"
     caption = (
         f"How often {whose}, with final weights, takes a true class for another. Bold: right answers. Shades are of "
         "the errors alone."
@@ -82,9 +81,9 @@ def _stand_in(material: Material) -> list[Plate]:
     words = "The images that the vote of three networks gets wrong, and those of each."
     plates = [absent("figure-9", "Figures 9, A.1 to A.3", words, study)]
     able = [row for row in material.rows if has(row, "lengths.safetensors")]
-    for dataset, pair in list(twins(able).items())[:1]:
+    for dataset, pair in list(matched_pairs(able).items())[:1]:
         name, row = list(pair.items())[-1]
-        model, title = responses(row["folder"]), f"{title_of(dataset)}, one {name} network"
+        model, title = responses(row.folder), f"{title_of(dataset)}, one {name} network"
         caption = (
             f"The {len(model.wrong):,} of {len(model.labels):,} test images of {title_of(dataset)} that it gets wrong "
             "with its final weights. "
@@ -105,7 +104,7 @@ def _stand_in(material: Material) -> list[Plate]:
 
 
 def _wrong_images(
-    material: Material, name: str, title: str, caption: str, model: Responses, command: str, rows: Sequence[Row]
+    material: Material, name: str, title: str, caption: str, model: Responses, command: str, rows: Sequence[RunSummary]
 ) -> Plate:
     """Draw the images that a model gets wrong; a record holds none, so they may not be at hand."""
     try:
@@ -115,10 +114,10 @@ def _wrong_images(
     return material.plate(name, title, caption + GRID, mistakes.misclassified(model, images), command, rows)
 
 
-def _people(material: Material, voted: Responses | None, voters: Sequence[Row]) -> list[Plate]:
+def _people(material: Material, voted: Responses | None, voters: Sequence[RunSummary]) -> list[Plate]:
     study, poll = material.studies["poll"], material.poll
     below = not voters or material.below_paper(voters)  # a poll does not name its runs
-    of_mnist = voted if voters and voters[0]["dataset"] == "mnist" else None
+    of_mnist = voted if voters and voters[0].recipe.dataset == "mnist" else None
     table = table_3(poll, of_mnist, below)
     command = "maxmincaps poll open RUN RUN RUN"
     plates = [Plate("table-3", "Table 3", study.claim, table, command, below_paper=below and bool(poll or voted))]
@@ -130,6 +129,6 @@ def _people(material: Material, voted: Responses | None, voters: Sequence[Row]) 
     return [*plates, Plate("figure-10", "Figure 10", words, figure, command, below_paper=below)]
 
 
-def test_images(row: Row) -> UInt8[Tensor, "image channel height width"]:
+def test_images(row: RunSummary) -> UInt8[Tensor, "image channel height width"]:
     """Load the test images that a run was tested on."""
-    return images_seen(Record(Path(row["folder"]))).test.images
+    return images_seen(Run(Path(row.folder))).test.images

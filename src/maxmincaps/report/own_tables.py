@@ -10,7 +10,8 @@ from maxmincaps.recipe import IDENTITY
 from maxmincaps.report.cells import BEST_NOTE, NONE, SD_NOTE, best_and_final, name_of, with_sd
 from maxmincaps.report.selection import Shown, budgets, differences, mean, missing, title_with_mark
 from maxmincaps.report.table import Table
-from maxmincaps.studies.records import Row, how_many
+from maxmincaps.studies.table import how_many
+from maxmincaps.training.run import RunSummary
 
 
 def of_lines(runs: Shown, name: str) -> Table:
@@ -26,7 +27,7 @@ def of_lines(runs: Shown, name: str) -> Table:
     )
 
 
-def by_epoch(lines: Mapping[str, Sequence[Row]], name: str) -> Table:
+def by_epoch(lines: Mapping[str, Sequence[RunSummary]], name: str) -> Table:
     """Give the mean test accuracy after each epoch, a line for each normalization, by its label."""
     histories = {label: [accuracies_by_epoch(row) for row in complete(rows)] for label, rows in lines.items()}
     epochs = max((len(own) for found in histories.values() for own in found), default=0)
@@ -48,9 +49,9 @@ def by_epoch(lines: Mapping[str, Sequence[Row]], name: str) -> Table:
     )
 
 
-def along(runs: Shown, name: str, caption: str, across: str, measure: Callable[[Row], float]) -> Table:
+def along(runs: Shown, name: str, caption: str, across: str, measure: Callable[[RunSummary], float]) -> Table:
     """Give the points of a study's curves: a line for each that has any, a column for each value that has runs."""
-    values = sorted({row["value"] for row in runs.rows})
+    values = sorted({row.value for row in runs.rows if row.value is not None})
     labels = dict.fromkeys(line.label for line in runs.study.lines)
     found = {
         (dataset, label): [runs.of(dataset, label, value) for value in values]
@@ -76,7 +77,7 @@ def along(runs: Shown, name: str, caption: str, across: str, measure: Callable[[
     )
 
 
-def all_runs(rows: Sequence[Row]) -> Table:
+def all_runs(rows: Sequence[RunSummary]) -> Table:
     """List everything that was run, runs that differ in the seed alone in one line."""
     groups = [list(group) for _, group in groupby(sorted(rows, key=_settings), key=_settings)]
     return Table(
@@ -85,7 +86,7 @@ def all_runs(rows: Sequence[Row]) -> Table:
         columns=("Dataset", "Normalization", "Differs in", "Best", "Final", "Training", "n", "Budget"),
         rows=tuple(
             (
-                title_with_mark(group, group[0]["dataset"]),
+                title_with_mark(group, group[0].recipe.dataset),
                 name_of(group[0]),
                 _differences(group[0]) or NONE,
                 *(
@@ -102,17 +103,17 @@ def all_runs(rows: Sequence[Row]) -> Table:
     )
 
 
-def _training(row: Row) -> float:
-    return 100 * row["train_accuracy"]
+def _training(row: RunSummary) -> float:
+    return 100 * row.result.train_accuracy
 
 
-def _settings(row: Row) -> tuple[str, ...]:
+def _settings(row: RunSummary) -> tuple[str, ...]:
     first = ("dataset", "iterations", "normalization")
     others = (name for name in IDENTITY if name not in (*first, "seed"))
-    return tuple(f"{row[name]!s:>12}" for name in (*first, *others))
+    return tuple(f"{row.get(name)!s:>12}" for name in (*first, *others))
 
 
-def _differences(row: Row) -> str:
+def _differences(row: RunSummary) -> str:
     """Name the settings that are not the default recipe's, other than those that the other columns show."""
     return ", ".join(f"{name} {_short(value)}" for name, value in differences(row).items() if name != "iterations")
 

@@ -1,6 +1,7 @@
 """Table 3 and figure 10: what people and the network say of the same image."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -12,12 +13,14 @@ from maxmincaps.report.cells import DAGGER
 from maxmincaps.report.selection import NOT_PAPER
 from maxmincaps.report.style import FULL_WIDTH, LOOKS, letters, panel_title, styled
 from maxmincaps.report.table import Table
-from maxmincaps.studies.records import Row
 from maxmincaps.studies.study import title_of
 from maxmincaps.training.responses import Responses
-from maxmincaps.training.words import counted
+from maxmincaps.wording import pluralize
 
 PEOPLE = "#6b7280"
+
+
+Row = dict[str, Any]
 
 
 def table_3(asked: Poll | None, voted: Responses | None = None, below_paper: bool = True) -> Table:
@@ -79,11 +82,11 @@ def human_or_network(examples: Sequence[tuple[str, Question]], classes: Sequence
     grid = figure.subplots(len(examples), 1, squeeze=False, sharey=True)[:, 0]
     for axes, letter, (title, question) in zip(grid, letters(), examples, strict=False):
         _pair_of_bars(axes, question, classes)
-        asked = counted(int(question.counts.sum()), "answer")
+        asked = pluralize(int(question.counts.sum()), "answer")
         panel_title(axes, letter, f"{title} (#{question.image}, true class {classes[question.label]}, {asked})")
     grid[-1].set_xlabel("class")
     handles, _ = grid[0].get_legend_handles_labels()
-    words = ["people", f"network (mean of {counted(models, 'model')})"]
+    words = ["people", f"network (mean of {pluralize(models, 'model')})"]
     figure.legend(handles, words, loc="outside upper right", ncols=2)
     return figure
 

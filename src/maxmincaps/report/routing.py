@@ -11,7 +11,7 @@ from matplotlib.ticker import LogLocator, MaxNLocator, MultipleLocator, NullLoca
 from torch import Tensor
 
 from maxmincaps.analysis.traces import Histogram, Trace, chosen_children
-from maxmincaps.errors import known
+from maxmincaps.errors import check_name
 from maxmincaps.report.style import FAINT, FULL_WIDTH, Look, letters, look, powers_of_ten, styled
 
 COLUMNS = ("true class", "all")
@@ -26,7 +26,7 @@ def evolution(histograms: Mapping[str, Sequence[Histogram]], column: str = "true
 
     `column` takes the true class's column of each, as the paper's figures do, or all of them.
     """
-    known(column, COLUMNS, "column")
+    check_name(column, COLUMNS, "column")
     shown = {name: [panel for panel in panels if panel.column == column] for name, panels in histograms.items()}
     rows = 1 + max(panel.iteration for panels in shown.values() for panel in panels)
     most = max(panel.counts.max().item() for panels in shown.values() for panel in panels)

@@ -8,15 +8,15 @@ from typing import Any
 from maxmincaps.analysis.compare import Interval, complete, interval, paired
 from maxmincaps.recipe import IDENTITY, Recipe
 from maxmincaps.report.table import NO_RESULT, NOT_RUN
-from maxmincaps.studies.records import (
-    Row,
+from maxmincaps.studies.study import DATASETS, Study, title_of
+from maxmincaps.studies.table import (
     budget_in_words,
     has_papers_budget,
     has_papers_network,
     how_many,
     shown_rows,
 )
-from maxmincaps.studies.study import DATASETS, Study, title_of
+from maxmincaps.training.run import RunSummary
 
 PAIRED = ("softmax", "max-min")
 NOT_PAPER = "not the paper's budget"
@@ -30,12 +30,11 @@ class Shown:
     study: Study
     scales: Mapping[str, str]
     """The scale that was chosen for each dataset."""
-    rows: Sequence[Row]
+    rows: Sequence[RunSummary]
 
-    def of(self, dataset: str, line: str, value: float | None = None) -> list[Row]:
+    def of(self, dataset: str, line: str, value: float | None = None) -> list[RunSummary]:
         """Give the runs of one line of the study, or of one point of its curve, diverged ones too."""
-        wanted = {"dataset": dataset, "line": line, "value": value}
-        return [row for row in self.rows if all(row[name] == found for name, found in wanted.items())]
+        return [row for row in self.rows if (row.recipe.dataset, row.line, row.value) == (dataset, line, value)]
 
     @property
     def below_paper(self) -> bool:
@@ -44,7 +43,7 @@ class Shown:
 
     def at_paper(self, dataset: str) -> bool:
         """Tell whether the runs on a dataset are all that the paper has."""
-        return has_papers_budget(self.study, [row for row in self.rows if row["dataset"] == dataset])
+        return has_papers_budget(self.study, [row for row in self.rows if row.recipe.dataset == dataset])
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -54,19 +53,19 @@ class Shown:
         return tuple(f"Scale {name}: {told[name]}." for name in names if name in told)
 
 
-def shown(study: Study, rows: Sequence[Row]) -> Shown:
+def shown(study: Study, rows: Sequence[RunSummary]) -> Shown:
     """Give the runs of a study that count, with the scales that they are of."""
     found = shown_rows(study, rows)
-    return Shown(study, {row["dataset"]: row["scale"] for row in found}, found)
+    return Shown(study, {row.recipe.dataset: row.scale for row in found}, found)
 
 
-def mean(rows: Iterable[Row], measure: Callable[[Row], float]) -> Interval | None:
+def mean(rows: Iterable[RunSummary], measure: Callable[[RunSummary], float]) -> Interval | None:
     """Give the mean of a measure over runs."""
     return interval(measure(row) for row in complete(rows))
 
 
 def beside_the_first(
-    runs: Shown, measure: Callable[[Row], float]
+    runs: Shown, measure: Callable[[RunSummary], float]
 ) -> tuple[str, list[tuple[str, Sequence[float] | str]]]:
     """Name the first line of a study with one dataset, and give how far from it each other lies, seed by seed.
 
@@ -84,12 +83,12 @@ def beside_the_first(
     return f"{told}  (n = {how_many(runs.of(dataset, reference))})", lines
 
 
-def missing(rows: Sequence[Row]) -> str:
+def missing(rows: Sequence[RunSummary]) -> str:
     """Say why there is no number of these runs."""
     return NO_RESULT if rows else NOT_RUN
 
 
-def budgets(rows: Iterable[Row]) -> str:
+def budgets(rows: Iterable[RunSummary]) -> str:
     """Say what the runs cost, each budget once."""
     return "; ".join(dict.fromkeys(budget_in_words(row) for row in rows))
 
@@ -99,49 +98,53 @@ def name_in_files(dataset: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", title_of(dataset).lower()).strip("-")
 
 
-def title_with_mark(rows: Sequence[Row], dataset: str) -> str:
+def title_with_mark(rows: Sequence[RunSummary], dataset: str) -> str:
     """Name a dataset, and say where its images were made again by the authors' procedure."""
-    return title_of(dataset) + (" (regenerated)" if any(row["regenerated"] for row in rows) else "")
+    return title_of(dataset) + (" (regenerated)" if any(row.regenerated for row in rows) else "")
 
 
-def twins(rows: Iterable[Row]) -> dict[str, dict[str, Row]]:
+def matched_pairs(rows: Iterable[RunSummary]) -> dict[str, dict[str, RunSummary]]:
     """Choose, for each dataset, a Softmax and a Max-Min network that were trained alike: those the figures look into.
 
     Of several pairs the one that is nearest to the default recipe and was trained longest is taken; where a dataset
     has no pair, a single network. Datasets are in the order of Table 1, others follow.
     """
-    groups: dict[tuple[Any, ...], dict[str, Row]] = {}
+    groups: dict[tuple[Any, ...], dict[str, RunSummary]] = {}
     for row in complete(rows):
-        if row["normalization"] in PAIRED:
-            groups.setdefault(_all_but(row, "normalization"), {})[row["normalization"]] = row
-    best: dict[str, dict[str, Row]] = {}
+        if row.recipe.normalization in PAIRED:
+            groups.setdefault(_all_but(row, "normalization"), {})[row.recipe.normalization] = row
+    best: dict[str, dict[str, RunSummary]] = {}
     for group in sorted(groups.values(), key=_nearness, reverse=True):
-        best.setdefault(next(iter(group.values()))["dataset"], {name: group[name] for name in PAIRED if name in group})
+        best.setdefault(
+            next(iter(group.values())).recipe.dataset, {name: group[name] for name in PAIRED if name in group}
+        )
     order = [*DATASETS, *best]  # the paper's, then the others
     return {dataset: best[dataset] for dataset in sorted(best, key=order.index)}
 
 
-def siblings(rows: Iterable[Row], one: Row) -> list[Row]:
+def other_seeds(rows: Iterable[RunSummary], one: RunSummary) -> list[RunSummary]:
     """Give the complete runs that differ from one in the seed alone, and that one."""
     return [row for row in complete(rows) if _all_but(row, "seed") == _all_but(one, "seed")]
 
 
-def _all_but(row: Row, left_out: str) -> tuple[str, ...]:
+def _all_but(row: RunSummary, left_out: str) -> tuple[str, ...]:
     # One recipe may have been trained in another precision than it asks for, or on another draw of regenerated images.
-    return tuple(str(row[name]) for name in (*IDENTITY, "used_precision", "regenerated") if name != left_out)
+    settings = (str(row.get(name)) for name in IDENTITY if name != left_out)
+    return (*settings, row.precisions, str(row.regenerated))
 
 
-def _nearness(group: Mapping[str, Row]) -> tuple[Any, ...]:
+def _nearness(group: Mapping[str, RunSummary]) -> tuple[Any, ...]:
     row = next(iter(group.values()))
-    trained = row["epochs"] * (row["trained_on"] or 0)
-    return len(group), has_papers_network(row), -len(differences(row)), trained, -row["seed"]
+    trained = row.recipe.epochs * (row.data.train_images or 0)
+    return len(group), has_papers_network(row), -len(differences(row)), trained, -row.recipe.seed
 
 
-def differences(row: Row) -> dict[str, Any]:
+def differences(row: RunSummary) -> dict[str, Any]:
     """Give the settings of a run that are not the default recipe's, whatever it was trained on and for how long."""
     apart = {"dataset", "normalization", "seed", "epochs", "train_images", "test_images"}
     default = Recipe().model_dump(mode="json", include=set(IDENTITY) - apart)
-    return {name: row[name] for name, value in default.items() if row[name] != value}
+    ours = row.recipe.model_dump(mode="json")
+    return {name: ours[name] for name, value in default.items() if ours[name] != value}
 
 
 def planned(studies: Iterable[Study], seeds: int, only: str | None = None) -> set[str]:

@@ -9,20 +9,21 @@ from maxmincaps.analysis.vote import MODELS, spread, vote, voters
 from maxmincaps.report.cells import BEST_NOTE, DAGGER, NONE, SD_NOTE, best_and_final, name_of
 from maxmincaps.report.selection import NOT_PAPER, Shown, budgets, mean, missing, title_with_mark
 from maxmincaps.report.table import NOT_RUN, Table
-from maxmincaps.studies.records import Row, how_many
 from maxmincaps.studies.study import LONG, PAPER_SCALE, PaperValue, title_of
+from maxmincaps.studies.table import how_many
 from maxmincaps.training.responses import responses
+from maxmincaps.training.run import RunSummary
 
 BEST = "best_test_accuracy"
 NO_VOTE = "needs three networks"
 
 
-def table_1(runs: Shown, own: Sequence[Sequence[Row]] = ()) -> Table:
+def table_1(runs: Shown, own: Sequence[Sequence[RunSummary]] = ()) -> Table:
     """Compare the accuracies on each dataset: a line for each normalization.
 
     `own` are runs beside the study's, those that differ in the seed alone together; each gets a line of its own.
     """
-    found = {row["dataset"] for row in runs.rows}
+    found = {row.recipe.dataset for row in runs.rows}
     datasets = [name for name in runs.study.datasets if name in found or runs.study.reported(BEST, name, "Max-Min")]
     lines = [
         (title_with_mark(runs.of(dataset, line.label), dataset), line.label, *_accuracies(runs, dataset, line.label))
@@ -31,7 +32,7 @@ def table_1(runs: Shown, own: Sequence[Sequence[Row]] = ()) -> Table:
     ]
     lines += [
         (
-            f"{title_with_mark(rows, rows[0]['dataset'])}, own recipe",
+            f"{title_with_mark(rows, rows[0].recipe.dataset)}, own recipe",
             name_of(rows[0]),
             NONE,
             *best_and_final(rows, DAGGER),
@@ -71,7 +72,7 @@ def table_1_in_short(runs: Shown) -> Table:
     )
 
 
-def _in_short(rows: Sequence[Row]) -> str:
+def _in_short(rows: Sequence[RunSummary]) -> str:
     both = (mean(rows, measure) for measure in (best_points, final_points))
     return " / ".join(f"{found.mean:.2f}" for found in both if found) or missing(rows)
 
@@ -130,7 +131,7 @@ def _vote_rows(runs: Shown, dataset: str) -> Iterable[tuple[str, ...]]:
     told = runs.study.reported("vote_test_error_percent", dataset, "Max-Min")
     yield "Max-Min", "vote of 3, the paper's", NONE, NONE, _plain(_value(told), 3), NONE, "3", _paper_budget(runs)
     own = voters(runs.rows)
-    models = {row["seed"]: responses(row["folder"]) for row in own}
+    models = {row.recipe.seed: responses(row.folder) for row in own}
     three = [models[seed] for seed in MODELS if seed in models]
     mark, budget = _mark(runs, dataset), budgets(own) or NOT_RUN
     lacking = NO_VOTE if complete(runs.of(dataset, "Max-Min")) else NOT_RUN
@@ -165,7 +166,7 @@ def _notes(runs: Shown, below_paper: bool) -> tuple[str, ...]:
         f"{DAGGER} {NOT_PAPER} (fewer epochs, images or seeds than our scale `{PAPER_SCALE}`, whose epochs are ours "
         "where the paper states none): read it beside the paper's number, not as its equal.",
     ) * below_paper
-    regenerated = any(row["regenerated"] for row in runs.rows)
+    regenerated = any(row.regenerated for row in runs.rows)
     made = (
         "Regenerated: made by the authors' procedure with other random choices, and for bMNIST from other photographs, "
         "because the original files could not be reached.",

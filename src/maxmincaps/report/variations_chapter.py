@@ -7,8 +7,8 @@ from maxmincaps.analysis.measures import best_points, gap_points
 from maxmincaps.report import curves, own_tables, tables
 from maxmincaps.report.material import Material, Plate, absent, study_command
 from maxmincaps.report.selection import Shown, beside_the_first, title_with_mark
-from maxmincaps.studies.records import Row
 from maxmincaps.studies.study import title_of
+from maxmincaps.training.run import RunSummary
 
 
 def iterations(material: Material) -> list[Plate]:
@@ -31,7 +31,7 @@ def iterations(material: Material) -> list[Plate]:
     )
     if not runs.rows:
         return [absent(name, title, words + ending, runs.study) for name, title, _, _, words in told]
-    there = {row["dataset"] for row in runs.rows}
+    there = {row.recipe.dataset for row in runs.rows}
     if missing := [title_of(dataset) for dataset in runs.study.datasets if dataset not in there]:
         ending += f" Not run: {', '.join(missing)}."
     plates = []
@@ -46,14 +46,14 @@ def iterations(material: Material) -> list[Plate]:
 
 
 def _panels(
-    runs: Shown, datasets: Collection[str], measure: Callable[[Row], float]
+    runs: Shown, datasets: Collection[str], measure: Callable[[RunSummary], float]
 ) -> list[tuple[str, dict[str, list[curves.Point]]]]:
     """Give a panel for each of the datasets, in the study's order: a curve for each normalization."""
     lines = {line.label: line.settings["normalization"] for line in runs.study.lines}
     values = sorted({line.value for line in runs.study.lines if line.value is not None})
     return [
         (
-            title_with_mark([row for row in runs.rows if row["dataset"] == dataset], dataset),
+            title_with_mark([row for row in runs.rows if row.recipe.dataset == dataset], dataset),
             {name: _points(runs, dataset, label, values, measure) for label, name in lines.items()},
         )
         for dataset in runs.study.datasets
@@ -62,11 +62,11 @@ def _panels(
 
 
 def _points(
-    runs: Shown, dataset: str, label: str, values: Sequence[float], measure: Callable[[Row], float]
+    runs: Shown, dataset: str, label: str, values: Sequence[float], measure: Callable[[RunSummary], float]
 ) -> list[curves.Point]:
     found = [(value, runs.of(dataset, label, value)) for value in values]
     return [
-        curves.Point(value, [measure(row) for row in complete(rows)], sum(row["status"] == "diverged" for row in rows))
+        curves.Point(value, [measure(row) for row in complete(rows)], sum(row.status == "diverged" for row in rows))
         for value, rows in found
         if rows
     ]

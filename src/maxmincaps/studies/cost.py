@@ -20,8 +20,8 @@ from maxmincaps.training.environment import environment
 from maxmincaps.training.evaluate import at_once
 from maxmincaps.training.prepare import initial_network, optimizer_for, threads_of
 from maxmincaps.training.processes import processes_for
-from maxmincaps.training.record import write_whole
 from maxmincaps.training.results import TRAIN_ACCURACY_IMAGES
+from maxmincaps.training.run import write_atomic
 
 CACHE = ".speeds.json"
 STEPS = 3
@@ -135,7 +135,10 @@ def network_key(recipe: Recipe) -> str:
     """Name what decides the speed: the network's sizes, the batch, and this machine."""
     names = [*(set(NetworkSettings.model_fields) - _NO_MATTER), "batch_size", "precision", "crop", "threads"]
     told = {name: recipe.model_dump(mode="json")[name] for name in sorted(names)}
-    told |= {"shape": images_of(recipe).shape, "machine": _machine(processes_for(recipe.but(processes=1)).device)}
+    told |= {
+        "shape": images_of(recipe).shape,
+        "machine": _machine(processes_for(recipe.with_changes(processes=1)).device),
+    }
     told |= {"cores": torch.get_num_threads()}
     digest = hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:12]
     return f"{recipe.dataset} r{recipe.iterations} {digest}"
@@ -145,7 +148,7 @@ def network_key(recipe: Recipe) -> str:
 def _machine(device: torch.device) -> tuple[str, str]:
     """Name the processor and the device, as the records do."""
     found = environment(device)
-    return found["processor"], found["device"]
+    return found.processor, found.device
 
 
 def _seconds(task: Callable[[], None], device: torch.device) -> float:
@@ -170,7 +173,7 @@ def _keep(path: Path, speeds: dict[str, Speed]) -> None:
     """Add speeds to the file; another launcher may be doing the same."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(path.with_suffix(".lock")):
-        write_whole(path, json.dumps(_kept(path) | speeds, indent=1).encode())
+        write_atomic(path, json.dumps(_kept(path) | speeds, indent=1).encode())
 
 
 def _kept(path: Path) -> dict[str, Speed]:

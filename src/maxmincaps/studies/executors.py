@@ -9,7 +9,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from typing import Any
 
-from maxmincaps.errors import InputError, extra
+from maxmincaps.errors import InputError, import_extra
 from maxmincaps.studies.worker import begin_process, to_the_end
 
 
@@ -58,7 +58,7 @@ class LocalProcesses(Executor):
 @contextmanager
 def cluster(address: str) -> Iterator[Executor]:
     """Give the workers of a Dask scheduler as an executor; they must see the same folder under the same name."""
-    distributed = extra("cluster", "distributed")
+    distributed = import_extra("cluster", "distributed")
     try:
         client = distributed.Client(address, timeout=10, set_as_default=False)
     except (OSError, ValueError, TimeoutError) as error:

@@ -10,7 +10,7 @@ Command  maxmincaps study run evolution --scale small (or rows, outputs, tuning:
 """
 
 from maxmincaps.studies.study import Study
-from maxmincaps.studies.table_1_datasets import DATASETS_STUDY
+from maxmincaps.studies.table_1_datasets import TABLE_1
 
 SHOWN = {"dataset": ("mnist", "cifar10", "mnist-5k"), "seed": ("0",)}
 """The networks that the figures look into."""
@@ -23,6 +23,6 @@ _FIGURES = {
 }
 
 EVOLUTION, ROWS, OUTPUTS, TUNING = (
-    Study(name=name, title=title, claim=claim, about=__doc__, borrows=DATASETS_STUDY, borrowed=SHOWN)
+    Study(name=name, title=title, claim=claim, about=__doc__, borrows=TABLE_1, borrowed=SHOWN)
     for name, (title, claim) in _FIGURES.items()
 )

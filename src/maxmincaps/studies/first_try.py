@@ -9,8 +9,8 @@ Command  maxmincaps study run first-try
 """
 
 from maxmincaps.studies.study import MAX_MIN, SOFTMAX, Budget, Line, Study
-from maxmincaps.studies.table_4_normalizations import NORMALIZATIONS_STUDY
-from maxmincaps.training.words import counted
+from maxmincaps.studies.table_4_normalizations import TABLE_4
+from maxmincaps.wording import pluralize
 
 FIRST_TRY = Study(
     name="first-try",
@@ -19,10 +19,10 @@ FIRST_TRY = Study(
     about=__doc__,
     datasets=("mnist-5k",),
     lines=(
-        *NORMALIZATIONS_STUDY.lines,
+        *TABLE_4.lines,
         Line("Leaky Softmax", {"normalization": "leaky-softmax"}),
         *(
-            Line(f"{line.label}, {counted(count, 'iteration')}", {**line.settings, "iterations": count})
+            Line(f"{line.label}, {pluralize(count, 'iteration')}", {**line.settings, "iterations": count})
             for count in (1, 5, 10)
             for line in (SOFTMAX, MAX_MIN)
         ),

@@ -17,8 +17,8 @@ from maxmincaps.studies.executors import Here
 from maxmincaps.studies.progress import SILENT, LaunchObserver, Outcome, Progress
 from maxmincaps.studies.study import unique
 from maxmincaps.studies.worker import train_run
-from maxmincaps.training.interrupt import interrupted_afterwards
-from maxmincaps.training.record import Record, records_under
+from maxmincaps.training.interrupt import defer_interrupt
+from maxmincaps.training.run import Run, runs_under
 
 ATTEMPTS = 4
 """How often a run is given to a worker before its deaths are taken for the run's own fault."""
@@ -67,7 +67,7 @@ def run_name(recipe: Recipe) -> str:
 
 def is_over(folder: Path) -> bool:
     """Tell whether a run has ended, well or badly."""
-    record = Record(folder)
+    record = Run(folder)
     return record.complete or record.diverged
 
 
@@ -82,7 +82,7 @@ def plan(recipes: Iterable[Recipe], folder: Path | str, weights: Mapping[str, fl
 def _free(folder: Path) -> Path:
     """Number a folder whose name is taken, by a run that was called so before a default changed."""
     numbered = (folder.with_name(f"{folder.name}-{number}") for number in count(2))
-    return next(path for path in chain([folder], numbered) if not Record(path).exists)
+    return next(path for path in chain([folder], numbered) if not Run(path).exists)
 
 
 def launch(
@@ -119,7 +119,7 @@ class _Launch:
         self.in_flight: dict[Future[Outcome], str] = {}
         self.elsewhere: dict[str, float] = {}  # runs that other processes train, and when to look at them again
         self.outcomes = {
-            name: Outcome("complete" if Record(place).complete else "diverged")
+            name: Outcome("complete" if Run(place).complete else "diverged")
             for name, place in work.folders.items()
             if name not in self.queue
         }
@@ -147,7 +147,7 @@ class _Launch:
         while self.queue and len(self.in_flight) < width:
             name = self.queue.popleft()
             # A worker that is started and not known here would not be waited for. What is done here stops by itself.
-            with nullcontext() if isinstance(self.executor, Here) else interrupted_afterwards():
+            with nullcontext() if isinstance(self.executor, Here) else defer_interrupt():
                 run = self.work.recipes[name], self.work.folders[name], self.stop_file
                 self.in_flight[self.executor.submit(train_run, *run)] = name
 
@@ -198,7 +198,7 @@ def _reason(future: Future[Outcome]) -> str:
 def _present(folder: Path) -> dict[str, Path]:
     """Find the records that are there, by fingerprint; those that are over come first."""
     found: dict[str, Path] = {}
-    for record in records_under(folder):
+    for record in runs_under(folder):
         try:
             fingerprint = record.recipe.fingerprint()
         except InputError:

@@ -7,9 +7,9 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from maxmincaps.errors import InputError, known
+from maxmincaps.errors import InputError, check_name
 from maxmincaps.recipe import Recipe
-from maxmincaps.training.words import counted
+from maxmincaps.wording import pluralize
 
 DATASETS = ("mnist", "rotated-mnist", "fashion-mnist", "background-mnist", "cifar10")
 """The five datasets of the paper, in the order of Table 1."""
@@ -97,7 +97,7 @@ class Budget:
     def in_words(self, datasets: Collection[str]) -> str:
         """Say it in a line, for a study of these datasets: a budget may be shared, and be for more than those."""
         images = "all training images" if self.train_images is None else f"{self.train_images:,} training images"
-        parts = [f"{counted(self.epochs, 'epoch')} of {images}", counted(self.seeds, "seed")]
+        parts = [f"{pluralize(self.epochs, 'epoch')} of {images}", pluralize(self.seeds, "seed")]
         if self.test_images:
             parts.append(f"each epoch judged by {self.test_images:,} test images")
         if "conv_channels" in self.changes:
@@ -119,7 +119,7 @@ class Entry:
     def of(self, name: str) -> Any:
         """Give the value of `name`: a setting, `line` or `value`."""
         own = {"line": self.line.label, "value": self.line.value}
-        return own[name] if name in own else getattr(self.recipe, known(name, Recipe.model_fields, "setting"))
+        return own[name] if name in own else getattr(self.recipe, check_name(name, Recipe.model_fields, "setting"))
 
     def has(self, name: str, wanted: Iterable[str]) -> bool:
         """Tell whether the value of `name` is one of the wanted ones, as they are written."""
@@ -164,7 +164,7 @@ class Study:
         """Give every run of a scale, those first that are needed for a first comparison; `seeds` overrides how many."""
         if self.borrows:
             return select(self.borrows.entries(scale, seeds), self.borrowed)
-        budgets = self.scales[known(scale, self.scales, f"scale of {self.name}")] if self.scales else ()
+        budgets = self.scales[check_name(scale, self.scales, f"scale of {self.name}")] if self.scales else ()
         found: dict[tuple[str, str], Entry] = {}
         for budget in budgets:
             for seed in range(budget.seeds if seeds is None else seeds):
@@ -217,7 +217,7 @@ def parse_only(text: str) -> dict[str, tuple[str, ...]]:
         name, equals, value = (word.strip(" ,") for word in part.partition("="))
         if not equals or not value or ("," in value and name != "line"):
             raise InputError(f"--only: expected name=value,name=value, found {part!r}")
-        known(name, ["line", "value", *Recipe.model_fields], "setting")
+        check_name(name, ["line", "value", *Recipe.model_fields], "setting")
         wanted[name] = (*wanted.get(name, ()), value)
     return wanted
 

@@ -29,7 +29,7 @@ UNSTATED = "the paper states no number of epochs: 50 is ours"
 MINUTE = Budget(epochs=4, train_images=2_000, test_images=1_000, changes=SMALLER_NETWORK, datasets=DATASETS)
 """What all studies share at the scale `minute`, so that they share their runs too."""
 
-DATASETS_STUDY = Study(
+TABLE_1 = Study(
     name="datasets",
     title="Table 1",
     claim="Max-Min gives a better test accuracy than Softmax on all five datasets.",

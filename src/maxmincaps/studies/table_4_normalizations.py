@@ -15,7 +15,7 @@ from maxmincaps.studies.table_1_datasets import MINUTE, UNSTATED
 SOFTMAX_FROM_ONES = Line("Softmax from 1.0", {"normalization": "softmax", "start": 1.0})
 UNIFORM = Line("Uniform (control)", {"normalization": "uniform"})
 
-NORMALIZATIONS_STUDY = Study(
+TABLE_4 = Study(
     name="normalizations",
     title="Table 4",
     claim="Max-Min is the best of six normalizations that start from couplings of 1.0.",

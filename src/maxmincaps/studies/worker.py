@@ -14,7 +14,7 @@ from maxmincaps.recipe import Recipe
 from maxmincaps.studies.progress import Outcome
 from maxmincaps.training.fit import fit
 from maxmincaps.training.observer import Observer
-from maxmincaps.training.record import InUseError, Record
+from maxmincaps.training.run import InUseError, Run
 
 LOOK_EVERY_S = 0.2
 _at_work = threading.Lock()
@@ -26,7 +26,7 @@ class Obedient(Observer):
     def __init__(self, stop_file: Path) -> None:
         self.stop_file, self.looked_at = stop_file, 0.0
 
-    def wants_to_stop(self) -> bool:
+    def should_stop(self) -> bool:
         """Look at the file now and then: a shared folder may be slow."""
         if time.monotonic() - self.looked_at < LOOK_EVERY_S:
             return False
@@ -38,7 +38,7 @@ def train_run(recipe: Recipe, folder: Path, stop_file: Path) -> Outcome:
     """Train a run to its end, or tell why not. A run's own errors are outcomes: what is raised means a lost worker."""
     if stop_file.exists():
         return Outcome("stopped")
-    if Record(folder).diverged:
+    if Run(folder).diverged:
         return Outcome("diverged")
     try:
         fit(recipe, folder, resume=True, observer=Obedient(stop_file))

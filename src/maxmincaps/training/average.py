@@ -6,7 +6,7 @@ from maxmincaps.capsules.network import CapsNet
 
 
 @torch.no_grad()
-def average_into(averaged: CapsNet, network: CapsNet, keep: float, step: int) -> None:
+def update_ema(averaged: CapsNet, network: CapsNet, keep: float, step: int) -> None:
     """Move the average towards the network; it keeps the share `keep` of itself, less in the first steps."""
     # So it reaches back over the last ninth of the steps, however few they are, and the initial values do not linger.
     keep = min(keep, (1 + step) / (10 + step))

@@ -13,8 +13,7 @@ from maxmincaps.capsules.hub import check_numbers
 from maxmincaps.capsules.network import CapsNet
 from maxmincaps.errors import InputError, one_line
 from maxmincaps.recipe import NetworkSettings, Recipe
-from maxmincaps.training.record import TRAINED, Record, write_whole
-from maxmincaps.training.statements import Said, Statements, parsed
+from maxmincaps.training.run import SHIPPED_RUN, Run, write_atomic
 
 CHECKPOINT = "checkpoint.safetensors"
 
@@ -30,7 +29,7 @@ def save_tensors(path: Path, tensors: dict[str, Tensor], note: dict[str, Any] | 
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     # Where memory is refused, safetensors ends the process without a word; asked for here, it is a MemoryError.
     bytearray(2 * sum(tensor.nbytes for tensor in plain.values()))
-    write_whole(path, save(plain, {"note": json.dumps(note or {})}))
+    write_atomic(path, save(plain, {"note": json.dumps(note or {})}))
 
 
 def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -38,11 +37,9 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     try:
         with safe_open(path, framework="pt") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-            return Said(tensors, path), parsed((file.metadata() or {})["note"], Statements, path)
-    except InputError:
-        raise
+            return tensors, json.loads((file.metadata() or {})["note"])
     except FileNotFoundError:
-        raise Record(path.parent).missing(path.name) from None
+        raise Run(path.parent).missing(path.name) from None
     except (OSError, SafetensorError, ValueError, KeyError, RecursionError) as error:
         raise InputError(f"{path}: is not a whole safetensors file of ours: {one_line(error)}") from None
 
@@ -60,27 +57,22 @@ def load_weights(network: nn.Module, weights: dict[str, Tensor], path: Path, *, 
     )
 
 
-def load_network(folder: Path | str = TRAINED, which: Literal["best", "last"] = "best") -> CapsNet:
+def load_network(folder: Path | str = SHIPPED_RUN, which: Literal["best", "last"] = "best") -> CapsNet:
     """Give the trained network of a record, ready for inference. Default: the one that comes with the package."""
-    record = Record(Path(folder))
+    record = Run(Path(folder))
     network, path = unfilled_network(record), record.folder / f"{which}.safetensors"
     load_weights(network, load_tensors(path)[0], path)
     return network.eval()
 
 
-def unfilled_network(record: Record) -> CapsNet:
+def unfilled_network(record: Run) -> CapsNet:
     """Build a record's network without memory, so that a stranger's recipe cannot ask for more than its file holds."""
-    recipe, shape, classes = record.recipe, _image_shape(record), record.data["classes"]
+    recipe, shape, classes = record.recipe, record.data.image_shape, record.data.classes
     try:
         with torch.device("meta"):
             return network_for(recipe, shape, len(classes))
     except (InputError, RuntimeError, ArithmeticError, TypeError) as error:
         raise InputError(f"{record.folder}: its network cannot be built: {one_line(error)}") from None
-
-
-def _image_shape(record: Record) -> tuple[int, int, int]:
-    channels, height, width = record.data["image_shape"]
-    return channels, height, width
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:

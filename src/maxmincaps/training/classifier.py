@@ -13,14 +13,14 @@ from maxmincaps.capsules.network import CapsNet
 from maxmincaps.data.augment import for_testing, for_training
 from maxmincaps.data.batches import batch_count, generator_for
 from maxmincaps.data.images import ImageSet
-from maxmincaps.errors import DivergedError, InputError, extra, known
+from maxmincaps.errors import DivergedError, InputError, check_name, import_extra
 from maxmincaps.recipe import Recipe, recipe_from
-from maxmincaps.training.average import average_into
+from maxmincaps.training.average import update_ema
 from maxmincaps.training.evaluate import at_once
 from maxmincaps.training.prepare import initial_network, losses_for, optimizer_for, set_learning_rate, threads_of
 from maxmincaps.training.processes import processes_for
 
-extra("data", "sklearn")
+import_extra("data", "sklearn")
 from sklearn.base import BaseEstimator, ClassifierMixin  # noqa: E402
 from sklearn.utils.multiclass import check_classification_targets  # noqa: E402
 from sklearn.utils.validation import (  # noqa: E402
@@ -103,7 +103,7 @@ class CapsNetClassifier(ClassifierMixin, BaseEstimator):
 
     def _recipe(self) -> Recipe:
         for name in self.settings or {}:
-            known(name, SETTINGS, f"setting of {type(self).__name__}")
+            check_name(name, SETTINGS, f"setting of {type(self).__name__}")
         seed = int(check_random_state(self.random_state).randint(2**31))
         return recipe_from(
             {**(self.settings or {}), **{name: getattr(self, name) for name in PARAMETERS}, "seed": seed},
@@ -153,7 +153,7 @@ def _trained(
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
             if averaged:
-                average_into(averaged, network, recipe.average, len(losses))
+                update_ema(averaged, network, recipe.average, len(losses))
             losses.append(loss.item())
         if not np.isfinite(losses[-1]):
             raise DivergedError(f"the loss is not finite after {len(losses)} steps; try a smaller learning rate")

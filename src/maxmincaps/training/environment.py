@@ -7,25 +7,26 @@ from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 import torch
 
+from maxmincaps.training.schema import Environment
 
-def environment(device: torch.device, precision: str = "fp32") -> dict[str, Any]:
+
+def environment(device: torch.device, precision: str = "fp32") -> Environment:
     """Describe this machine and this software."""
-    return {
-        "started_at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "maxmincaps": version("maxmincaps"),
-        "commit": _commit(),
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-        "system": platform.system(),
-        "processor": _processor(),
-        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
-        "precision": precision if precision == "bf16" or not _convolves_in_tf32(device) else "fp32, convolutions tf32",
-        "threads": torch.get_num_threads(),
-    }
+    return Environment(
+        started_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        maxmincaps=version("maxmincaps"),
+        commit=_commit(),
+        torch=torch.__version__,
+        python=platform.python_version(),
+        system=platform.system(),
+        processor=_processor(),
+        device=torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
+        precision=precision if precision == "bf16" or not _convolves_in_tf32(device) else "fp32, convolutions tf32",
+        threads=torch.get_num_threads(),
+    )
 
 
 def _convolves_in_tf32(device: torch.device) -> bool:

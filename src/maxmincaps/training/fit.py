@@ -15,25 +15,26 @@ from maxmincaps.data.batches import Batch
 from maxmincaps.data.images import Splits, splits
 from maxmincaps.errors import DivergedError, InputError
 from maxmincaps.recipe import IDENTITY, Recipe
-from maxmincaps.training.average import average_into
+from maxmincaps.training.average import update_ema
 from maxmincaps.training.environment import environment
-from maxmincaps.training.interrupt import StopWish, stop_wishes
+from maxmincaps.training.interrupt import StopRequest, stop_requests
 from maxmincaps.training.observer import SILENT, Observer
 from maxmincaps.training.prepare import check_network, losses_for, set_learning_rate, threads_of
 from maxmincaps.training.processes import Processes, launch, precision_on, processes_for
-from maxmincaps.training.record import DIVERGED, Record
-from maxmincaps.training.results import begin_record, conclude, end_epoch
-from maxmincaps.training.run import Run, Tally
-from maxmincaps.training.seen import refuse_other_images
+from maxmincaps.training.results import begin_run, conclude, end_epoch
+from maxmincaps.training.run import DIVERGED, Run
+from maxmincaps.training.run_images import refuse_other_images
+from maxmincaps.training.schema import Divergence
+from maxmincaps.training.trainer import Tally, Trainer
 from maxmincaps.training.watch import describe
 
 
-def fit(recipe: Recipe, folder: Path | str, *, resume: bool = False, observer: Observer = SILENT) -> Record:
+def fit(recipe: Recipe, folder: Path | str, *, resume: bool = False, observer: Observer = SILENT) -> Run:
     """Train what the recipe says and leave a record in `folder`; a complete record of the same recipe is given back.
 
     An unfinished run there is continued if `resume` says so, and is left alone otherwise.
     """
-    record = Record(Path(folder))
+    record = Run(Path(folder))
     _refuse_another_run(record, recipe, resume)
     if record.complete:
         return record
@@ -43,33 +44,33 @@ def fit(recipe: Recipe, folder: Path | str, *, resume: bool = False, observer: O
     _refuse_small_batches(recipe, len(images.train))
     refuse_other_images(record, images)
     processes = processes_for(recipe)
-    with record.locked(), stop_wishes() as wish:
+    with record.locked(), stop_requests() as request:
         if not record.complete:
-            task = partial(_train, recipe=recipe, record=record, images=images, observer=observer, wish=wish)
+            task = partial(_train, recipe=recipe, record=record, images=images, observer=observer, request=request)
             try:
-                launch(processes, task, wish)
+                launch(processes, task, request)
             except DivergedError as error:
                 message = str(error).partition(";")[0]
-                record.write(DIVERGED, {"message": message, "epochs_done": len(record.history)})
+                record.write(DIVERGED, Divergence(message=message, epochs_done=len(record.history)))
                 raise
-    if wish:
+    if request:
         raise KeyboardInterrupt  # too late to stop this run, and in time for whatever would come next
     return record
 
 
 def _train(
-    processes: Processes, recipe: Recipe, record: Record, images: Splits, observer: Observer, wish: StopWish
+    processes: Processes, recipe: Recipe, record: Run, images: Splits, observer: Observer, request: StopRequest
 ) -> None:
     """Prepare; for each epoch, for each batch, make a step; add to the record; close."""
     observer = observer if processes.is_global_zero else SILENT
     with threads_of(recipe):
-        run = Run.prepare(processes, recipe, record, images)
-        begin_record(run, environment(processes.device, precision_on(processes.device, recipe)))
+        run = Trainer.prepare(processes, recipe, record, images)
+        begin_run(run, environment(processes.device, precision_on(processes.device, recipe)))
         observer.started(recipe, run.steps, run.state.step)
         try:
             while run.state.epoch < recipe.epochs:
                 for batch in run.batches():
-                    observer.stepped(_step(run, batch, stop=bool(wish) or observer.wants_to_stop()))
+                    observer.stepped(_step(run, batch, stop=bool(request) or observer.should_stop()))
                 if not run.state.tally.seen:  # nor will the next epoch's be, with the same weights
                     raise _diverged(run, f"no step of epoch {run.state.epoch + 1} had a finite loss and gradient")
                 observer.epoch_ended(end_epoch(run))
@@ -78,7 +79,7 @@ def _train(
             observer.ended()
 
 
-def _step(run: Run, batch: Batch, *, stop: bool) -> float:
+def _step(run: Trainer, batch: Batch, *, stop: bool) -> float:
     """Make one step of Adam, then a checkpoint if one is due or any process is to stop; give the loss."""
     recipe, state = run.recipe, run.state
     set_learning_rate(run.optimizer, recipe, state.step, run.steps)
@@ -89,7 +90,7 @@ def _step(run: Run, batch: Batch, *, stop: bool) -> float:
             state.watched.append(describe(run.plain_network, batch.images, **told))
         run.optimizer.step()
         if run.averaged:
-            average_into(run.averaged, run.plain_network, recipe.average, state.step)
+            update_ema(run.averaged, run.plain_network, recipe.average, state.step)
         state.tally += tally
     elif recipe.non_finite == "skip":
         state.skipped_steps += 1
@@ -105,7 +106,7 @@ def _step(run: Run, batch: Batch, *, stop: bool) -> float:
     return tally.mean_loss
 
 
-def _backward(run: Run, batch: Batch, *, stop: bool) -> tuple[Tally, bool, bool, bool]:
+def _backward(run: Trainer, batch: Batch, *, stop: bool) -> tuple[Tally, bool, bool, bool]:
     """Make the gradients of a batch; give its tally, and whether all is finite, to be stopped, or due to be saved."""
     run.network.train()
     output = run.network(batch.images, batch.labels)
@@ -129,14 +130,14 @@ def _backward(run: Run, batch: Batch, *, stop: bool) -> tuple[Tally, bool, bool,
     return tally, math.isfinite(tally.loss) and math.isfinite(length), bool(stops), bool(save)
 
 
-def _diverged(run: Run, why: str) -> DivergedError:
+def _diverged(run: Trainer, why: str) -> DivergedError:
     """Put away what was good, and say why the run ends."""
     run.save_weights("last")
     run.write_watched()
     return DivergedError(f"{why}; the last good weights are in {run.record.folder / 'last.safetensors'}")
 
 
-def _refuse_another_run(record: Record, recipe: Recipe, resume: bool) -> None:
+def _refuse_another_run(record: Run, recipe: Recipe, resume: bool) -> None:
     if not record.exists:
         if record.folder.exists() and any(path.name[0] != "." for path in record.folder.iterdir()):
             raise InputError(f"{record.folder}: is not empty and is not the record of a run; choose another folder")

@@ -1,4 +1,4 @@
-"""Ctrl-C and the polite kill, turned into a wish that is granted between two steps."""
+"""Ctrl-C and the polite kill, turned into a request that is granted between two steps."""
 
 import signal
 import threading
@@ -11,7 +11,7 @@ from typing import Any
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
-class StopWish:
+class StopRequest:
     """Whether a signal asked a run to stop. The processes of the run share it, whichever of them was asked."""
 
     def __init__(self) -> None:
@@ -35,20 +35,20 @@ class StopWish:
 
 
 @contextmanager
-def interrupted_afterwards() -> Iterator[None]:
+def defer_interrupt() -> Iterator[None]:
     """Do what must not be left half done, such as the start of a process; the first Ctrl-C interrupts it at its end."""
-    with stop_wishes() as wish:
+    with stop_requests() as request:
         yield
-    if wish:
+    if request:
         raise KeyboardInterrupt
 
 
 @contextmanager
-def stop_wishes() -> Iterator[StopWish]:
-    """Collect the first SIGINT or SIGTERM as a wish; the second one interrupts at once, as usual."""
-    wish = StopWish()
+def stop_requests() -> Iterator[StopRequest]:
+    """Collect the first SIGINT or SIGTERM as a request; the second one interrupts at once, as usual."""
+    request = StopRequest()
     if threading.current_thread() is not threading.main_thread():
-        yield wish  # only a main thread may handle signals
+        yield request  # only a main thread may handle signals
         return
     before = {number: signal.getsignal(number) for number in SIGNALS}
 
@@ -57,12 +57,12 @@ def stop_wishes() -> Iterator[StopWish]:
             signal.signal(number, handler)
 
     def note(*_: object) -> None:
-        wish.note()
+        request.note()
         give_back()
 
     for number in SIGNALS:
         signal.signal(number, note)
     try:
-        yield wish
+        yield request
     finally:
         give_back()

@@ -5,7 +5,8 @@ from typing import Any
 
 from maxmincaps.recipe import Recipe
 from maxmincaps.training.observer import Observer
-from maxmincaps.training.record import history_html
+from maxmincaps.training.run import history_html
+from maxmincaps.training.schema import EpochMetrics
 
 
 class NotebookProgress(Observer):
@@ -15,7 +16,7 @@ class NotebookProgress(Observer):
         """Open the display."""
         self.title = f"{recipe.dataset} · {recipe.normalization}"
         self.steps, self.done, self.loss = steps, done, float("nan")
-        self.lines: list[dict[str, Any]] = []
+        self.lines: list[EpochMetrics] = []
         self.handle = self._opened()
 
     def stepped(self, loss: float) -> None:
@@ -24,9 +25,9 @@ class NotebookProgress(Observer):
         if self.done % max(1, self.steps // 100) == 0:
             self._redraw()
 
-    def epoch_ended(self, line: dict[str, Any]) -> None:
+    def epoch_ended(self, metrics: EpochMetrics) -> None:
         """Add a row."""
-        self.lines.append(line)
+        self.lines.append(metrics)
         self._redraw()
 
     def _repr_html_(self) -> str:

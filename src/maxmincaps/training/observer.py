@@ -1,8 +1,7 @@
 """Who looks on while a network is trained. The loop tells; what to print is decided elsewhere."""
 
-from typing import Any
-
 from maxmincaps.recipe import Recipe
+from maxmincaps.training.schema import EpochMetrics
 
 
 class Observer:
@@ -17,10 +16,10 @@ class Observer:
     def stepped(self, loss: float) -> None:
         """A step has been made."""
 
-    def epoch_ended(self, line: dict[str, Any]) -> None:
-        """An epoch has been made; `line` is its line in the history."""
+    def epoch_ended(self, metrics: EpochMetrics) -> None:
+        """An epoch has been made; `metrics` is its line in the history."""
 
-    def wants_to_stop(self) -> bool:
+    def should_stop(self) -> bool:
         """Asked before every step: `True` stops the run after it, as Ctrl-C does, with a checkpoint."""
         return False
 
@@ -28,7 +27,7 @@ class Observer:
         """The run is over, whether it was completed, stopped or broken off."""
 
 
-class Together(Observer):
+class CombinedObserver(Observer):
     """Several onlookers as one."""
 
     def __init__(self, *observers: Observer) -> None:
@@ -44,14 +43,14 @@ class Together(Observer):
         for observer in self.observers:
             observer.stepped(loss)
 
-    def epoch_ended(self, line: dict[str, Any]) -> None:
+    def epoch_ended(self, metrics: EpochMetrics) -> None:
         """Tell each."""
         for observer in self.observers:
-            observer.epoch_ended(line)
+            observer.epoch_ended(metrics)
 
-    def wants_to_stop(self) -> bool:
+    def should_stop(self) -> bool:
         """Stop if any of them wants to."""
-        return any(observer.wants_to_stop() for observer in self.observers)
+        return any(observer.should_stop() for observer in self.observers)
 
     def ended(self) -> None:
         """Tell each."""

@@ -13,11 +13,11 @@ from maxmincaps.data.augment import crop_of, for_testing
 from maxmincaps.data.batches import as_float
 from maxmincaps.data.catalog import DATASETS
 from maxmincaps.data.formats import MOST_PIXELS
-from maxmincaps.data.seen import read_picture
+from maxmincaps.data.pictures import read_picture
 from maxmincaps.errors import InputError
 from maxmincaps.recipe import Recipe
 from maxmincaps.training.checkpoint import load_network
-from maxmincaps.training.record import TRAINED, Record
+from maxmincaps.training.run import SHIPPED_RUN, Run
 
 Picture = Float[Tensor, "channel height width"]  # pixels in 0…1
 
@@ -32,10 +32,10 @@ class Predictor:
     size_before_crop: tuple[int, int]
 
     @classmethod
-    def of(cls, folder: Path | str = TRAINED, weights: Literal["best", "last"] = "best") -> Self:
+    def of(cls, folder: Path | str = SHIPPED_RUN, weights: Literal["best", "last"] = "best") -> Self:
         """Load the network of a record. Default: the one that comes with the package."""
-        record = Record(Path(folder))
-        network, classes = load_network(folder, weights), tuple(record.data["classes"])
+        record = Run(Path(folder))
+        network, classes = load_network(folder, weights), record.data.classes
         return cls(network, record.recipe, classes, size_before_crop(record))
 
     def picture(self, path: Path | str) -> Picture:
@@ -48,7 +48,7 @@ class Predictor:
     def lengths(self, picture: Picture) -> Float[Tensor, "parent"]:
         """Give the length of each class."""
         with torch.inference_mode():
-            return self.network(for_testing(self.recipe.but(crop=0))(picture.unsqueeze(0))).lengths[0]
+            return self.network(for_testing(self.recipe.with_changes(crop=0))(picture.unsqueeze(0))).lengths[0]
 
     def may_be_swapped(self, picture: Picture) -> bool:
         """Tell whether a picture is mostly light, and the network learned from light strokes on a dark ground."""
@@ -67,15 +67,15 @@ def in_proportion(recipe: Recipe) -> bool:
 
 def central(picture: Picture, recipe: Recipe) -> Picture:
     """Cut from a picture what a network sees of its test images; it is whitened later, where it is classified."""
-    return for_testing(recipe.but(whiten=False))(picture.unsqueeze(0))[0]
+    return for_testing(recipe.with_changes(whiten=False))(picture.unsqueeze(0))[0]
 
 
-def size_before_crop(record: Record) -> tuple[int, int]:
+def size_before_crop(record: Run) -> tuple[int, int]:
     """Give (height, width) of a network's test images, before the window that it sees was cut from them."""
     recipe, data = record.recipe, record.data
-    _, seen_height, seen_width = data["image_shape"]
-    if "size_before_crop" in data:
-        height, width = data["size_before_crop"]
+    _, seen_height, seen_width = data.image_shape
+    if data.size_before_crop is not None:
+        height, width = data.size_before_crop
     elif recipe.image_size is not None:  # from here on: records from before the size was kept
         height = width = recipe.image_size
     elif recipe.dataset in DATASETS:

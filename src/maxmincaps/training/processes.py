@@ -17,7 +17,7 @@ from torch.multiprocessing.spawn import ProcessException
 
 from maxmincaps.errors import DivergedError, InputError, is_lack_of_memory, one_line
 from maxmincaps.recipe import Recipe
-from maxmincaps.training.interrupt import StopWish
+from maxmincaps.training.interrupt import StopRequest
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -90,7 +90,7 @@ def processes_for(recipe: Recipe) -> Processes:
         ) from None
 
 
-def launch(processes: Processes, task: Callable[[Processes], None], wish: StopWish) -> None:
+def launch(processes: Processes, task: Callable[[Processes], None], request: StopRequest) -> None:
     """Do the task in every process, and raise here what kept them from ending it. None is left when this returns."""
     if isinstance(processes, OneProcess):
         task(processes)
@@ -99,7 +99,7 @@ def launch(processes: Processes, task: Callable[[Processes], None], wish: StopWi
     try:
         processes.launch(partial(_tell, task=task, errors=errors, threads=torch.get_num_threads()))
     except ProcessException:
-        if wish:
+        if request:
             errors.put(KeyboardInterrupt())  # it ended them while they were starting
         if errors.empty():
             raise

@@ -9,7 +9,7 @@ from torch import Tensor
 from maxmincaps.capsules.hub import check_numbers
 from maxmincaps.errors import InputError
 from maxmincaps.training.checkpoint import load_tensors
-from maxmincaps.training.record import Record
+from maxmincaps.training.run import Run
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,8 +36,11 @@ def responses(run: Path | str) -> Responses:
     """Read the responses of a record."""
     path = Path(run) / "lengths.safetensors"
     tensors, _ = load_tensors(path)
-    lengths, predictions, labels = (tensors[name] for name in ("lengths", "predictions", "labels"))
-    classes = tuple(Record(Path(run)).data["classes"])
+    try:
+        lengths, predictions, labels = (tensors[name] for name in ("lengths", "predictions", "labels"))
+    except KeyError as error:
+        raise InputError(f"{path}: expected a tensor {error}, found {', '.join(tensors) or 'none'}") from None
+    classes = Run(Path(run)).data.classes
     _check(lengths, predictions, labels, len(classes), path)
     return Responses(lengths.float(), predictions.long(), labels.long(), classes)
 

@@ -1,236 +1,287 @@
-"""One run in progress: what it has, what it has come to, and how it is put away and taken up again."""
+"""A record: the folder that a run leaves. Files are the truth, and each is whole or absent.
 
-import time
-from collections.abc import Callable, Iterator
-from copy import deepcopy
-from dataclasses import asdict, astuple, dataclass, field, fields
+recipe.json          every setting
+data.json            what the images were: classes, shape, counts, regenerated or not
+environment.json     versions, processor, threads, commit
+history.jsonl        one line an epoch
+steps.jsonl          one line for each of the first steps, if the recipe asks for it
+lengths.safetensors  the final class lengths, predictions and labels of every test image
+trace.safetensors    logits and couplings of one training image, iteration by iteration
+best.safetensors, last.safetensors   weights
+checkpoint.safetensors               what a stopped run continues from; gone when the run is complete
+result.json          the outcome. It is written last: a record is complete when it exists
+diverged.json        instead of an outcome: where the loss was not finite
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property
+from html import escape
 from pathlib import Path
-from typing import Any, Self, cast
+from typing import Any, TypeVar
 
-import torch
-from pydantic import ConfigDict, TypeAdapter, ValidationError
-from torch import Tensor, nn
+from filelock import FileLock, Timeout
 
-from maxmincaps.capsules.network import CapsNet
-from maxmincaps.data.augment import for_testing, for_training
-from maxmincaps.data.batches import Batch, batch_count, batches
-from maxmincaps.data.images import ImageSet, Splits, fixed_subset
 from maxmincaps.errors import InputError
-from maxmincaps.recipe import Recipe, in_words, recipe_from
-from maxmincaps.training.checkpoint import (
-    CHECKPOINT,
-    load_tensors,
-    load_weights,
-    optimizer_tensors,
-    restore_optimizer,
-    save_tensors,
+from maxmincaps.files import make_directory, reporting_write_errors, write_atomic
+from maxmincaps.recipe import Recipe
+from maxmincaps.training.schema import (
+    Divergence,
+    Environment,
+    EpochMetrics,
+    RunData,
+    RunFile,
+    RunResult,
+    WatchedStep,
 )
-from maxmincaps.training.evaluate import class_lengths
-from maxmincaps.training.prepare import initial_network, optimizer_for
-from maxmincaps.training.processes import Processes
-from maxmincaps.training.record import Record
-from maxmincaps.training.statements import Epoch, checked
+from maxmincaps.wording import percent, pluralize
+
+Line = TypeVar("Line", bound=RunFile)
+DIVERGED = "diverged.json"
+SHIPPED_RUN = Path(__file__).parents[1] / "trained" / "mnist"
+"""The record of the network that comes with the package: Max-Min, trained on MNIST, its weights in half precision."""
 
 
-@dataclass
-class Tally:
-    """Sums over images, of one step or of an epoch so far, over all processes."""
-
-    loss: float = 0.0
-    margin: float = 0.0
-    reconstruction: float = 0.0
-    correct: float = 0.0
-    seen: float = 0.0
-
-    @property
-    def mean_loss(self) -> float:
-        """The loss of an image, on average."""
-        return self.loss / max(self.seen, 1)
-
-    def __add__(self, other: "Tally") -> "Tally":
-        return Tally(*(mine + theirs for mine, theirs in zip(astuple(self), astuple(other), strict=True)))
+class InUseError(InputError):
+    """Another process is training in the same folder."""
 
 
-@dataclass
-class State:
-    """How far a run has come. It goes into the checkpoint as JSON, which keeps every bit of a float."""
-
-    __pydantic_config__ = ConfigDict(allow_inf_nan=False)
-    epoch: int = 0
-    batch: int = 0
-    step: int = 0
-    skipped_steps: int = 0
-    elapsed_s: float = 0.0
-    tally: Tally = field(default_factory=Tally)
-    history: list[dict[str, Any]] = field(default_factory=list)
-    watched: list[dict[str, Any]] = field(default_factory=list)
-    best_accuracy: float = -1.0
-    best_epoch: int = 0
-
-    @classmethod
-    def from_note(cls, note: Any, path: Path) -> Self:
-        """Read what `asdict` wrote, or say what in it is not."""
-        expected = {each.name for each in fields(cls)}
-        if not isinstance(note, dict) or note.keys() != expected:
-            raise InputError(f"{path}: expected a state of {', '.join(sorted(expected))}, found another")
-        try:
-            return TypeAdapter(cls).validate_python(note)
-        except ValidationError as error:
-            raise InputError(f"{path}: {in_words(error)}") from None
-
-
-@dataclass
+@dataclass(frozen=True)
 class Run:
-    """Everything that the training loop works with."""
+    """A run folder. Every attribute reads its file anew, as a run may be in progress.
 
-    processes: Processes
-    recipe: Recipe
-    record: Record
-    splits: Splits
-    network: nn.Module
-    optimizer: torch.optim.Optimizer
-    state: State
-    averaged: CapsNet | None = None
-    """The moving average of the network, if the recipe asks for one."""
-    saved_at: float = field(default_factory=time.monotonic)
+    Args:
+        folder: The folder that holds, or will hold, the files of the run.
+    """
 
-    @classmethod
-    def prepare(cls, processes: Processes, recipe: Recipe, record: Record, splits: Splits) -> Self:
-        """Build the network and its optimizer, new or as the checkpoint has them."""
-        network = initial_network(recipe, splits.train)
-        network, optimizer = processes.setup(network, optimizer_for(recipe, network))
-        run = cls(processes, recipe, record, splits, network, optimizer, State())
-        run.averaged = deepcopy(run.plain_network) if recipe.average else None
-        if (record.folder / CHECKPOINT).exists():
-            run.load_checkpoint()
-        return run
+    folder: Path
 
     @property
-    def plain_network(self) -> CapsNet:
-        """The network itself, without what distributes it."""
-        return cast(CapsNet, self.network.module)
+    def recipe(self) -> Recipe:
+        """The settings of the training (recipe.json)."""
+        return Recipe.from_json(self.read("recipe.json"), str(self.folder / "recipe.json"))
 
     @property
-    def judged_network(self) -> CapsNet:
-        """The network whose answers count and whose weights are kept."""
-        return self.averaged or self.plain_network
+    def result(self) -> RunResult:
+        """The outcome (result.json)."""
+        return RunResult.parse(self.read("result.json"), self.folder / "result.json")
 
     @property
-    def steps_per_epoch(self) -> int:
-        """Batches of an epoch; the last may be smaller."""
-        return batch_count(len(self.splits.train), self.recipe.batch_size)
+    def data(self) -> RunData:
+        """The images and the size of the network (data.json)."""
+        return RunData.parse(self.read("data.json"), self.folder / "data.json")
 
     @property
-    def steps(self) -> int:
-        """Steps of the whole run."""
-        return self.recipe.epochs * self.steps_per_epoch
+    def environment(self) -> Environment:
+        """The machine and the software (environment.json)."""
+        return Environment.parse(self.read("environment.json"), self.folder / "environment.json")
 
     @property
-    def prepare_images(self) -> Callable[[Tensor], Tensor]:
-        """What is done to images that are not trained on."""
-        return for_testing(self.recipe)
+    def history(self) -> list[EpochMetrics]:
+        """The metrics of each finished epoch (history.jsonl)."""
+        return self._lines("history.jsonl", EpochMetrics)
 
-    def batches(self) -> Iterator[Batch]:
-        """Give the batches of this epoch that have not been trained on yet."""
-        return batches(
-            self.splits.train,
-            self.recipe.batch_size,
-            seed=self.recipe.seed,
-            epoch=self.state.epoch,
-            device=self.processes.device,
-            augment=for_training(self.recipe),
-            rank=self.processes.global_rank,
-            world=self.processes.world_size,
-            skip=self.state.batch,
+    @property
+    def steps(self) -> list[WatchedStep]:
+        """The first steps, if they were watched (steps.jsonl)."""
+        return self._lines("steps.jsonl", WatchedStep)
+
+    def summary(self) -> "RunSummary":
+        """Read all small files of the run at once.
+
+        Raises:
+            InputError: If a file is damaged or missing that this run should have.
+        """
+        return RunSummary(
+            folder=self.folder,
+            recipe=self.recipe,
+            status=self.status,
+            epochs_done=len(self.history),
+            outcome=self.result if self.complete else None,
+            images=self.data if (self.folder / "data.json").exists() else None,
+            machine=self.environment if (self.folder / "environment.json").exists() else None,
         )
 
-    def lengths_of(self, images: ImageSet) -> Tensor:
-        """Give the class lengths of all images; each process looks at its share of them."""
-        share = -(-len(images) // self.processes.world_size)
-        # The last share is filled up with the last image, as all must be equally long to be gathered.
-        first = self.processes.global_rank * share
-        own = torch.arange(first, first + share, device="cpu").clamp(max=len(images) - 1)
-        lengths = class_lengths(self.judged_network, images.take(own), self.prepare_images)
-        gathered = cast(Tensor, self.processes.all_gather(lengths.to(self.processes.device)))
-        return gathered.flatten(0, 1)[: len(images)].cpu()
+    @property
+    def exists(self) -> bool:
+        """Whether a run has been started here."""
+        return (self.folder / "recipe.json").exists()
 
     @property
-    def judged_by(self) -> tuple[str, ImageSet]:
-        """Which images decide what the best epoch is: the held-out ones, or, as in the paper, the test set."""
-        if self.splits.validation:
-            return "validation", self.splits.validation
-        test = self.splits.test
-        return "test", fixed_subset(test, self.recipe.test_images or len(test))
+    def complete(self) -> bool:
+        """Whether the run came to its end."""
+        return (self.folder / "result.json").exists()
 
-    def over_processes(self, *numbers: float) -> list[float]:
-        """Add up each number over all processes."""
-        summed = self.processes.all_reduce(torch.tensor(numbers, dtype=torch.float64, device="cpu"), reduce_op="sum")
-        return cast(Tensor, summed).tolist()
+    @property
+    def diverged(self) -> bool:
+        """Whether the run ended without a result, as its loss became infinite or not a number."""
+        return not self.complete and (self.folder / DIVERGED).exists()
 
-    def images_in_batch(self) -> int:
-        """Count the images of the batch that is next, over all processes: the last one of an epoch may be short."""
-        return min(self.recipe.batch_size, len(self.splits.train) - self.state.batch * self.recipe.batch_size)
+    @property
+    def status(self) -> str:
+        """How far the run is: complete, diverged or unfinished."""
+        return "complete" if self.complete else "diverged" if self.diverged else "unfinished"
 
-    def elapsed_s(self) -> float:
-        """Give the seconds spent on this run, in all the parts that stops have divided it into."""
-        return self.state.elapsed_s + time.monotonic() - self.saved_at
+    def __str__(self) -> str:
+        """Say in one line what was trained and what it came to."""
+        if not self.exists:
+            return f"{self.folder}: no run"
+        recipe = self.recipe
+        what = f"{self.folder}: {recipe.dataset}, {recipe.normalization}, r = {recipe.iterations}, seed {recipe.seed}"
+        if not self.complete:
+            return f"{what}, {self.status}: {len(self.history)} of {pluralize(recipe.epochs, 'epoch')}"
+        best, final = percent(self.result.best_test_accuracy), percent(self.result.final_test_accuracy)
+        return f"{what}, {pluralize(recipe.epochs, 'epoch')}: best {best}, final {final}"
 
-    def checkpoint_is_due(self) -> bool:
-        """Tell whether the last checkpoint is too old to lose what came after it."""
-        return time.monotonic() - self.saved_at >= self.recipe.checkpoint_seconds
+    def _repr_html_(self) -> str:
+        """Show the record in a notebook."""
+        return f"<b>{escape(str(self))}</b>" + history_html(self.history)
 
-    def save_checkpoint(self) -> None:
-        """Put the run away, so that another process can go on from here."""
-        self.state.elapsed_s, self.saved_at = self.elapsed_s(), time.monotonic()
-        if self.processes.is_global_zero:
-            parts = {"network": self.plain_network.state_dict(), "optimizer": optimizer_tensors(self.optimizer)}
-            if self.averaged:
-                parts["averaged"] = self.averaged.state_dict()
-            tensors = {f"{part}.{name}": tensor for part, named in parts.items() for name, tensor in named.items()}
-            note = {"recipe": self.recipe.model_dump(mode="json"), "state": asdict(self.state)}
-            save_tensors(self.record.folder / CHECKPOINT, tensors, note)
+    def read(self, name: str) -> str:
+        """Give a file's text."""
+        try:
+            return (self.folder / name).read_text(encoding="utf-8")
+        except (FileNotFoundError, NotADirectoryError):
+            raise self.missing(name) from None
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(f"{self.folder / name}: cannot be read: {error}") from None
 
-    def load_checkpoint(self) -> None:
-        """Take the run up where its checkpoint left it."""
-        path = self.record.folder / CHECKPOINT
-        tensors, note = load_tensors(path)
-        # The note has the whole recipe, as the fingerprint of that time would be another after a default has changed.
-        theirs, ours = recipe_from(note.get("recipe"), str(path)).fingerprint(), self.recipe.fingerprint()
-        if theirs != ours:
-            raise InputError(f"{path}: is of recipe {theirs}, expected {ours}")
-        load_weights(self.plain_network, _below(tensors, "network."), path, in_place=True)
-        restore_optimizer(self.optimizer, _below(tensors, "optimizer."), path)
-        if self.averaged:
-            load_weights(self.averaged, _below(tensors, "averaged."), path, in_place=True)
-        self.state = self._state_of(note.get("state"), path)
+    def missing(self, name: str) -> InputError:
+        """Say why a file is not there: its run has not come to it or diverged, or there is no run, or it is lost."""
+        if not self.exists:
+            why = "it has no recipe.json" if self.folder.is_dir() else "there is no such folder"
+            return InputError(f"{self.folder} is not the record of a run: {why}")
+        if self.complete:
+            why = "there is no such file"
+            others = [one for one in ("best", "last") if (self.folder / f"{one}.safetensors").exists()]
+            if name in ("best.safetensors", "last.safetensors") and others:
+                why += f"; the record has {others[0]}.safetensors (--weights {others[0]})"
+            elif name in ("best.safetensors", "last.safetensors"):
+                again = f"`maxmincaps train --recipe {self.folder / 'recipe.json'}` trains them again"
+                why += f"; records are shared without weights, and {again}"
+            return InputError(f"{self.folder / name}: {why}")
+        if self.diverged:
+            where = Divergence.parse(self.read(DIVERGED), self.folder / DIVERGED).message
+            return InputError(f"{self.folder}: the run diverged ({where}) and has no {name}")
+        done = f"{len(self.history)} of {pluralize(self.recipe.epochs, 'epoch')}"
+        again = f"`maxmincaps train --out {self.folder} --resume` continues it"
+        return InputError(f"{self.folder}: the run is unfinished ({done}) and has no {name} yet; {again}")
 
-    def _state_of(self, note: Any, path: Path) -> State:
-        """Read a state, and refuse one that a run of this recipe is never in: it could go on without end."""
-        state = State.from_note(note, path)
-        at = (state.epoch, state.batch, state.step, len(state.history))
-        epochs, steps = self.recipe.epochs, self.steps_per_epoch
-        if (
-            not (0 <= state.epoch <= epochs and 0 <= state.batch <= steps)
-            or state.step != state.epoch * steps + state.batch
-            or len(state.history) != state.epoch
-        ):
-            raise InputError(f"{path}: epoch, batch, step and lines of history are {at}, which do not fit together")
-        for line in state.history:
-            said = checked(line, Epoch, path)
-            _ = said["seconds"], said["running_train_accuracy"]  # the end of a run asks for them
-        return state
+    def write(self, name: str, content: bytes | str | RunFile | Sequence[RunFile]) -> None:
+        """Write a file atomically and durably. A sequence of models becomes JSON lines."""
+        if isinstance(content, RunFile):
+            content = content.to_json() + "\n"
+        elif not isinstance(content, bytes | str):
+            content = "".join(line.to_json(indent=None) + "\n" for line in content)
+        write_atomic(self.folder / name, content.encode() if isinstance(content, str) else content)
 
-    def save_weights(self, name: str) -> None:
-        """Write the network's weights into the record."""
-        if self.processes.is_global_zero:
-            path = self.record.folder / f"{name}.safetensors"
-            save_tensors(path, self.judged_network.state_dict(), {"epoch": self.state.epoch})
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Let one process at a time train here. The lock dies with its process, so none is ever stale."""
+        lock = FileLock(self.folder / ".lock")
+        with reporting_write_errors(self.folder):
+            make_directory(self.folder)
+            try:
+                lock.acquire(timeout=0)
+            except Timeout:
+                raise InUseError(f"{self.folder}: another process is training here") from None
+        try:
+            with reporting_write_errors(self.folder):
+                for lost in self.folder.glob(".*.new*"):  # what a process that was killed had not renamed yet
+                    lost.unlink()
+            yield
+        finally:
+            with reporting_write_errors(self.folder):
+                lock.release()
 
-    def write_watched(self) -> None:
-        """Write what the first steps found into the record, if they are watched."""
-        if self.state.watched and self.processes.is_global_zero:
-            self.record.write("steps.jsonl", self.state.watched)
+    def _lines(self, name: str, model: type[Line]) -> list[Line]:
+        path = self.folder / name
+        return [model.parse(line, path) for line in self.read(name).splitlines()] if path.exists() else []
 
 
-def _below(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+@dataclass(frozen=True, eq=False)
+class RunSummary:
+    """What the small files of a run say, read once; and the place in a study that the run stands for.
+
+    One recipe may stand on several lines of a study: `with_place` returns a copy for each.
+    """
+
+    folder: Path
+    recipe: Recipe
+    status: str
+    """complete, diverged or unfinished."""
+    epochs_done: int
+    outcome: RunResult | None = None
+    images: RunData | None = None
+    machine: Environment | None = None
+    study: str = ""
+    scale: str = ""
+    line: str = ""
+    value: float | None = None
+    """Place on the horizontal axis of a curve, such as the number of iterations."""
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """The recipe's fingerprint: equal recipes have equal ones."""
+        return self.recipe.fingerprint()
+
+    @property
+    def name(self) -> str:
+        """The name of the run folder."""
+        return self.folder.name
+
+    @property
+    def complete(self) -> bool:
+        """Whether the run came to its end with a result."""
+        return self.outcome is not None
+
+    @property
+    def result(self) -> RunResult:
+        """The outcome of a complete run."""
+        if self.outcome is None:
+            raise InputError(f"{self.folder}: the run is {self.status} and has no result")
+        return self.outcome
+
+    @property
+    def data(self) -> RunData:
+        """The images and the size of the network."""
+        if self.images is None:
+            raise InputError(f"{self.folder}: the run is {self.status} and has no data.json")
+        return self.images
+
+    @property
+    def precisions(self) -> str:
+        """The precisions that the run was computed in."""
+        return self.machine.precisions if self.machine else ""
+
+    @property
+    def regenerated(self) -> bool:
+        """Whether its images were made again by the authors' procedure."""
+        return self.images is not None and self.images.regenerated
+
+    def get(self, name: str) -> Any:
+        """Return a setting of the recipe, or one of `line`, `value`, `scale` and `study`, by name."""
+        return getattr(self if name in ("line", "value", "scale", "study") else self.recipe, name)
+
+    def has(self, name: str) -> bool:
+        """Return whether the run folder holds a file."""
+        return (self.folder / name).exists()
+
+    def with_place(self, study: str, scale: str, line: str, value: float | None) -> "RunSummary":
+        """Return a copy that stands on a line of a study."""
+        return replace(self, study=study, scale=scale, line=line, value=value)
+
+
+def history_html(lines: Sequence[EpochMetrics]) -> str:
+    """Return the history as an HTML table."""
+    shown = ("epoch", "train_loss", "running_train_accuracy", "validation_accuracy", "test_accuracy", "seconds")
+    names = [name for name in shown if lines and getattr(lines[0], name) is not None]
+    head = "".join(f"<th>{name.replace('_', ' ')}</th>" for name in names)
+    rows = ("".join(f"<td>{getattr(line, name):.4g}</td>" for name in names) for line in lines)
+    return f"<table><tr>{head}</tr>{''.join(f'<tr>{row}</tr>' for row in rows)}</table>" if lines else ""
+
+
+def runs_under(folder: Path) -> list[Run]:
+    """Find every record below a folder, by name."""
+    return [Run(path.parent) for path in sorted(folder.rglob("recipe.json"))]

@@ -1,17 +1,16 @@
 """The inside of a network at one step: why it learns, or why it does not."""
 
-from typing import Any
-
 import torch
 
 from maxmincaps.capsules.network import CapsNet
 from maxmincaps.capsules.shapes import Images
+from maxmincaps.training.schema import WatchedStep
 
 WATCHED_IMAGES = 32
 QUANTILES = (0.1, 0.5, 0.9)
 
 
-def describe(network: CapsNet, images: Images, **known: float) -> dict[str, Any]:
+def describe(network: CapsNet, images: Images, step: int, loss: float) -> WatchedStep:
     """Describe capsules, couplings and gradients, before the step changes them. Lengths are means.
 
     The gradients are root mean squares over a layer's weights.
@@ -23,16 +22,17 @@ def describe(network: CapsNet, images: Images, **known: float) -> dict[str, Any]
     part_lengths = parts.norm(dim=-1)
     alive = part_lengths > 0
     couplings = last.couplings[alive].float().flatten()
-    return {
-        **known,
-        "part_length": part_lengths.mean().item(),
-        "dead_children": 1 - alive.float().mean().item(),
-        "sum_length": _before_squash(lengths).mean().item(),
-        "class_length": lengths.mean().item(),
-        "longest_class_length": lengths.amax(dim=1).mean().item(),
-        "couplings": _quantiles(couplings),
-        "gradients": {name: _rms(layer) for name, layer in _layers(network).items()},
-    }
+    return WatchedStep(
+        step=step,
+        loss=loss,
+        part_length=part_lengths.mean().item(),
+        dead_children=1 - alive.float().mean().item(),
+        sum_length=_before_squash(lengths).mean().item(),
+        class_length=lengths.mean().item(),
+        longest_class_length=lengths.amax(dim=1).mean().item(),
+        couplings=_quantiles(couplings),
+        gradients={name: _rms(layer) for name, layer in _layers(network).items()},
+    )
 
 
 def _before_squash(lengths: torch.Tensor) -> torch.Tensor:
@@ -49,7 +49,8 @@ def _rms(layer: torch.nn.Module) -> float:
     return torch.cat(gradients).square().mean().sqrt().item() if gradients else 0.0
 
 
-def _quantiles(values: torch.Tensor) -> list[float]:
+def _quantiles(values: torch.Tensor) -> tuple[float, float, float]:
     # torch.quantile refuses more than 16 million values; a sorted list is one line.
     ordered = values.sort().values
-    return [ordered[int(share * (len(ordered) - 1))].item() if len(ordered) else 0.0 for share in QUANTILES]
+    low, middle, high = (ordered[int(q * (len(ordered) - 1))].item() if len(ordered) else 0.0 for q in QUANTILES)
+    return low, middle, high

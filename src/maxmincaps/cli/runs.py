@@ -5,20 +5,20 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-from maxmincaps.verbs.terminal import bar, console, percent, styled, table
+from maxmincaps.cli.terminal import bar, console, percent, styled, table
 
 if TYPE_CHECKING:
-    from maxmincaps.studies.records import Answer
+    from maxmincaps.studies.query import Answer
 
-Run = Annotated[Path, Parameter(help="The folder of a run's record.")]
+RunFolder = Annotated[Path, Parameter(help="The folder of a run's record.")]
 Which = Annotated[Literal["best", "last"], Parameter(help="Weights of the best epoch, or of the last.")]
 
 
-def evaluate(run: Run, *, weights: Which = "best") -> None:
+def evaluate(run: RunFolder, *, weights: Which = "best") -> None:
     """Measure a run's network on its whole test set again."""
-    from maxmincaps.training.verify import measured_again
+    from maxmincaps.training.verify import evaluate_run
 
-    measured, images = measured_again(run, weights)
+    measured, images = evaluate_run(run, weights)
     console.print(f"{percent(measured)} of {images} test images ({weights} weights of {run})")
 
 
@@ -44,9 +44,9 @@ def predict(
         Swap light and dark first: for dark strokes on light paper, as our networks know light ones on dark.
     """
     from maxmincaps.training.predict import Predictor, recognised
-    from maxmincaps.training.record import TRAINED
+    from maxmincaps.training.run import SHIPPED_RUN
 
-    predictor = Predictor.of(run or TRAINED, weights)
+    predictor = Predictor.of(run or SHIPPED_RUN, weights)
     for path in images:
         picture = predictor.picture(path)
         lengths = predictor.lengths(1 - picture if swap else picture)
@@ -73,13 +73,13 @@ def runs(folder: Path = Path("runs"), *, sql: str | None = None) -> None:
         "select dataset, normalization, epochs, trained_on, avg(best_test_accuracy), count(*) from runs group by all".
     """
     from maxmincaps.errors import InputError
-    from maxmincaps.studies.records import query
-    from maxmincaps.training.record import records_under
+    from maxmincaps.studies.query import query
+    from maxmincaps.training.run import runs_under
 
     if sql is not None:
         _print_answer(query(folder, sql))
         return
-    records = records_under(folder)
+    records = runs_under(folder)
     if not records:
         raise InputError(f"{folder}: there is no record of a run below it; `maxmincaps train` makes one")
     shown = table(f"Runs in {folder}", "run", "dataset", "normalization", "#r", "#seed", "#epochs", "#best", "#final")
@@ -87,11 +87,12 @@ def runs(folder: Path = Path("runs"), *, sql: str | None = None) -> None:
         name = str(record.folder.relative_to(folder))
         try:
             recipe, done = record.recipe, len(record.history)
-            result = record.result if record.complete else {}
+            result = record.result if record.complete else None
         except InputError as error:
             shown.add_row(name, styled((str(error), "red")))
             continue
-        best, final = (percent(result.get(f"{kind}_test_accuracy")) for kind in ("best", "final"))
+        best = percent(result.best_test_accuracy if result else None)
+        final = percent(result.final_test_accuracy if result else None)
         epochs = str(done) if record.complete else f"{done} of {recipe.epochs}" + ", diverged" * record.diverged
         shown.add_row(
             name, recipe.dataset, recipe.normalization, str(recipe.iterations), str(recipe.seed), epochs, best, final
@@ -114,9 +115,9 @@ def _print_answer(answer: "Answer") -> None:
         console.print(one)
 
 
-def verify(run: Run) -> None:
+def verify(run: RunFolder) -> None:
     """Check that a record is whole, that its files are sound, and that its weights give the figures it states."""
-    from maxmincaps.training.verify import verified
+    from maxmincaps.training.verify import verify_run
 
-    for line in verified(run):
+    for line in verify_run(run):
         console.print(styled(("✓", "green"), f" {line}"))

@@ -15,7 +15,8 @@ from rich.text import Text
 from maxmincaps.errors import CONTROLS, InputError
 from maxmincaps.recipe import Recipe
 from maxmincaps.training.observer import Observer
-from maxmincaps.training.words import counted, percent
+from maxmincaps.training.schema import EpochMetrics
+from maxmincaps.wording import percent, pluralize
 
 WIDE = 200
 
@@ -56,15 +57,15 @@ class ProgressBar(Observer):
     def started(self, recipe: Recipe, steps: int, done: int) -> None:
         """Open the bar; it runs in the process that trains."""
         title = self.title or f"{recipe.dataset} · {recipe.normalization}"
-        epochs = counted(recipe.epochs, "epoch")
+        epochs = pluralize(recipe.epochs, "epoch")
         if not done:
-            console.print(styled((title, "bold"), f" · {epochs} of {counted(steps // recipe.epochs, 'step')}"))
+            console.print(styled((title, "bold"), f" · {epochs} of {pluralize(steps // recipe.epochs, 'step')}"))
         else:
             console.print(styled((title, "bold"), f" · continued at step {done} of {steps}"))
         if steps < recipe.warmup:
             advice = "more epochs or smaller batches (--epochs, --batch-size) teach it more"
             console.print(
-                f"{counted(steps, 'step')}, fewer than the {recipe.warmup} of warm-up: {advice}", style="yellow"
+                f"{pluralize(steps, 'step')}, fewer than the {recipe.warmup} of warm-up: {advice}", style="yellow"
             )
         self.progress = Progress(
             TextColumn("{task.description}"),
@@ -85,13 +86,13 @@ class ProgressBar(Observer):
         assert self.progress is not None
         self.progress.update(self.task, advance=1, loss=f"{loss:.4f}")
 
-    def epoch_ended(self, line: dict[str, Any]) -> None:
-        """Say what the epoch came to."""
-        name = "validation" if "validation_accuracy" in line else "test"
+    def epoch_ended(self, metrics: EpochMetrics) -> None:
+        """Print the metrics of the epoch."""
+        name = "test" if metrics.validation_accuracy is None else "validation"
         console.print(
-            f"  epoch {line['epoch']:>3}   {name} {percent(line[f'{name}_accuracy']):>8}   "
-            f"training {percent(line['running_train_accuracy']):>8}   loss {line['train_loss']:.4f}   "
-            f"{line['images_per_s']:.0f} images/s"
+            f"  epoch {metrics.epoch:>3}   {name} {percent(metrics.selection_accuracy):>8}   "
+            f"training {percent(metrics.running_train_accuracy):>8}   loss {metrics.train_loss:.4f}   "
+            f"{metrics.images_per_s:.0f} images/s"
         )
 
     def ended(self) -> None:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from maxmincaps.analysis import poll as polls
+from maxmincaps.cli.explorer import Host, Port
+from maxmincaps.cli.terminal import console, table, write_csv
 from maxmincaps.errors import InputError
-from maxmincaps.verbs.app import Host, Port
-from maxmincaps.verbs.terminal import console, table, write_csv
 
 if TYPE_CHECKING:
     from maxmincaps.app.store import Store
@@ -32,9 +32,9 @@ def open_(
     Stopped or killed, nothing is lost: the same command goes on, and `maxmincaps poll open` alone goes on with
     poll.sqlite.
     """
-    from maxmincaps.errors import extra
+    from maxmincaps.errors import import_extra
 
-    extra("app", "uvicorn")
+    import_extra("app", "uvicorn")
     from maxmincaps.app.poll import MOST_BYTES, POLICY, poll_page
     from maxmincaps.app.serve import Door
 

@@ -6,13 +6,13 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from maxmincaps.verbs.runs import Run
-from maxmincaps.verbs.terminal import console, table, write_csv
+from maxmincaps.cli.runs import RunFolder
+from maxmincaps.cli.terminal import console, table, write_csv
 
 Csv = Annotated[Path | None, Parameter(help="Write the table to this file instead of printing it.")]
 
 
-def evolution(run: Run, *, bins: int = 10, csv: Csv = None) -> None:
+def evolution(run: RunFolder, *, bins: int = 10, csv: Csv = None) -> None:
     """Count logits and couplings of one training image at each routing iteration (figures 2 and 3).
 
     Parameters
@@ -28,7 +28,7 @@ def evolution(run: Run, *, bins: int = 10, csv: Csv = None) -> None:
     _out(f"Logits and couplings of {run.name}", evolution_rows(run, bins=bins), csv)
 
 
-def rows(run: Run, *, child: list[int] | None = None, count: int = 3, csv: Csv = None) -> None:
+def rows(run: RunFolder, *, child: list[int] | None = None, count: int = 3, csv: Csv = None) -> None:
     """Show logits and couplings of a few children over their parents, at the last iteration (figure 4).
 
     Parameters
@@ -46,7 +46,7 @@ def rows(run: Run, *, child: list[int] | None = None, count: int = 3, csv: Csv =
     _out(f"Children of {run.name}, last iteration", _named(traces.rows(run, child, count=count), run), csv)
 
 
-def outputs(run: Run, *, image: list[int] | None = None, csv: Csv = None) -> None:
+def outputs(run: RunFolder, *, image: list[int] | None = None, csv: Csv = None) -> None:
     """Show the class lengths of some test images (figure 5).
 
     Parameters
@@ -63,7 +63,7 @@ def outputs(run: Run, *, image: list[int] | None = None, csv: Csv = None) -> Non
     _matrix(f"Lengths in {run.name}", ("image", "label"), rows, "parent", "length")
 
 
-def tuning(run: Run, *, csv: Csv = None) -> None:
+def tuning(run: RunFolder, *, csv: Csv = None) -> None:
     """Show the mean length of each class capsule over the test images of each class (figure 6)."""
     from maxmincaps.analysis.responses import tuning_rows
 
@@ -74,7 +74,7 @@ def tuning(run: Run, *, csv: Csv = None) -> None:
     _matrix(f"Mean lengths in {run.name}", ("label",), rows, "parent", "mean_length")
 
 
-def misclassified(run: Run, *, csv: Csv = None) -> None:
+def misclassified(run: RunFolder, *, csv: Csv = None) -> None:
     """List the test images that a network gets wrong, and count which class is taken for which (figures 9, A.1–A.3)."""
     from maxmincaps.analysis.responses import misclassified as wrong
     from maxmincaps.training.responses import responses
@@ -107,7 +107,7 @@ def vote(
     found = together(models, rule)
     for run, model in zip(runs, models, strict=True):
         console.say(f"{model.error_percent:.2f} %  {len(model.wrong)} wrong  {run}")
-    _out(f"Together: {found.error_percent:.2f} %, {len(found.wrong)} wrong", _named(wrong(found), runs[0]), csv)
+    _out(f"CombinedObserver: {found.error_percent:.2f} %, {len(found.wrong)} wrong", _named(wrong(found), runs[0]), csv)
     if len(models) > 3:
         errors = spread(models, rule=rule)
         console.print(f"every three of them: {min(errors):.2f} to {max(errors):.2f} %")
@@ -115,9 +115,9 @@ def vote(
 
 def _named(rows: Sequence[dict[str, Any]], run: Path) -> list[dict[str, Any]]:
     """Call the classes in a table by the names that the run's dataset gives them."""
-    from maxmincaps.training.record import Record
+    from maxmincaps.training.run import Run
 
-    names = dict(enumerate(Record(run).data["classes"]))
+    names = dict(enumerate(Run(run).data.classes))
     return [
         {
             key: names.get(value, value) if key in ("parent", "label", "prediction") else value

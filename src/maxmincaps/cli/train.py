@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from cyclopts import Group, Parameter
 
+from maxmincaps.cli.terminal import ProgressBar, console, percent, table
 from maxmincaps.errors import InputError
 from maxmincaps.recipe import (
     DataSettings,
@@ -18,10 +19,9 @@ from maxmincaps.recipe import (
 )
 from maxmincaps.studies.launch import run_name
 from maxmincaps.training.fit import fit
-from maxmincaps.training.observer import Together
-from maxmincaps.training.record import Record
+from maxmincaps.training.observer import CombinedObserver
+from maxmincaps.training.run import Run
 from maxmincaps.training.tensorboard import TensorBoard
-from maxmincaps.verbs.terminal import ProgressBar, console, percent, table
 
 
 def _flags(title: str, order: int) -> Parameter:
@@ -61,20 +61,20 @@ def train(
     """
     onlookers = [*([] if quiet else [ProgressBar()]), *([TensorBoard(tensorboard)] if tensorboard else [])]
     flags = _given(data, network, training, machine)
-    if resume and out and Record(out).exists:
+    if resume and out and Run(out).exists:
         if recipe:
             raise InputError("--resume takes the recipe of the record; leave --recipe out")
-        wanted = Record(out).recipe.but(**flags)
+        wanted = Run(out).recipe.with_changes(**flags)
     else:
         wanted = recipe_from({**(settings_in(recipe) if recipe else {}), **flags}, str(recipe or "train"))
     folder = out or Path("runs") / run_name(wanted)
-    if resume and not Record(folder).exists:
+    if resume and not Run(folder).exists:
         raise InputError(f"{folder}: there is no run to resume; leave --resume out to start one")
-    finished = Record(folder).complete
+    finished = Run(folder).complete
     try:
-        record = fit(wanted, folder, resume=resume, observer=Together(*onlookers))
+        record = fit(wanted, folder, resume=resume, observer=CombinedObserver(*onlookers))
     except KeyboardInterrupt:
-        raise KeyboardInterrupt(_stopped(Record(folder))) from None
+        raise KeyboardInterrupt(_stopped(Run(folder))) from None
     if finished:
         console.say(f"{folder}: was finished before; nothing was trained")
     _show_results([record])
@@ -101,7 +101,7 @@ def quickstart(*, out: Path = Path("quickstart"), epochs: int = 5, batch_size: i
     try:
         records = [
             fit(
-                recipe.but(normalization=normalization),
+                recipe.with_changes(normalization=normalization),
                 out / normalization,
                 resume=True,
                 observer=ProgressBar(normalization),
@@ -127,7 +127,7 @@ Next, if you like:
     )
 
 
-def _stopped(record: Record) -> str:
+def _stopped(record: Run) -> str:
     """Say what a stopped run has come to, and how to go on."""
     if record.complete:
         return f"stopped; the run was at its end, and {record.folder} is complete"
@@ -142,8 +142,8 @@ def _given(*parts: Any) -> dict[str, Any]:
     return {name: getattr(part, name) for part in parts if part for name in part.model_fields_set}
 
 
-def _show_results(records: list[Record]) -> None:
-    judges = " or ".join(sorted({record.result["best_chosen_by"] for record in records}))
+def _show_results(records: list[Run]) -> None:
+    judges = " or ".join(sorted({record.result.best_chosen_by for record in records}))
     title = f"Test accuracy (best epoch by {judges} images)"
     shown = table(title, "dataset", "normalization", "#best", "#final", "#training", "#epochs", "#time")
     for record in records:
@@ -151,11 +151,11 @@ def _show_results(records: list[Record]) -> None:
         shown.add_row(
             recipe.dataset,
             recipe.normalization,
-            f"{percent(result['best_test_accuracy'])}, {result['best_epoch']}",
-            percent(result["final_test_accuracy"]),
-            percent(result["train_accuracy"]),
-            str(result["epochs"]),
-            f"{result['seconds'] / 60:.1f} min",
+            f"{percent(result.best_test_accuracy)}, {result.best_epoch}",
+            percent(result.final_test_accuracy),
+            percent(result.train_accuracy),
+            str(result.epochs),
+            f"{result.seconds / 60:.1f} min",
         )
     console.print(shown)
     for record in records:

@@ -71,7 +71,7 @@ class _Verb(CommandSpec):
 
 
 def _verb(parent: App, where: str, name: str, help: str, group: Group | None = None) -> None:
-    parent._commands[name] = _Verb(f"maxmincaps.verbs.{where}", name, help=help, group=group)
+    parent._commands[name] = _Verb(f"maxmincaps.cli.{where}", name, help=help, group=group)
 
 
 _verb(app, "train:train", "train", "Train a network and leave a record of it.", use)
@@ -83,7 +83,7 @@ _verb(app, "runs:runs", "runs", "List the records below a folder.", use)
 _verb(app, "runs:verify", "verify", "Check that a record is whole and that its figures are true.", use)
 _verb(app, "export:export", "export", "Write a trained network as ONNX, torch program, hub folder or record.", use)
 
-_verb(app, "app:app", "app", "Open the explorer: draw a digit and watch it being routed.", inside)
+_verb(app, "explorer:app", "app", "Open the explorer: draw a digit and watch it being routed.", inside)
 look_app = App(name="look", help="Print what a trained network does: couplings, lengths, errors.", group=inside)
 _verb(look_app, "analysis:evolution", "evolution", "Logits and couplings, iteration by iteration (figures 2 and 3).")
 _verb(look_app, "analysis:rows", "rows", "Three children's logits and couplings over the parents (figure 4).")

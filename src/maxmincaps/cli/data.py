@@ -14,10 +14,10 @@ def list_(*, cache: Cache = None) -> None:
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
+    from maxmincaps.cli.terminal import console
     from maxmincaps.data import download
     from maxmincaps.data.cache import cache_folder, manifest_of
     from maxmincaps.data.catalog import DATASETS
-    from maxmincaps.verbs.terminal import console
 
     root = cache_folder(cache)
     table = Table("name", "images", "train / test", "licence", "on this machine", box=SIMPLE_HEAD)
@@ -50,14 +50,14 @@ def get(
     cache: Cache = None,
 ) -> None:
     """Fetch datasets, verify them, and keep them for good."""
+    from maxmincaps.cli.terminal import console
     from maxmincaps.data import download
     from maxmincaps.data.catalog import DATASETS
-    from maxmincaps.errors import InputError, known
-    from maxmincaps.verbs.terminal import console
+    from maxmincaps.errors import InputError, check_name
 
     if not names:
         raise InputError(f"expected names of datasets, or all; there are {', '.join(DATASETS)}")
-    wanted = list(DATASETS) if "all" in names else [known(name, DATASETS, "dataset") for name in names]
+    wanted = list(DATASETS) if "all" in names else [check_name(name, DATASETS, "dataset") for name in names]
     for name in wanted:
         with console.status(name) as status:
             manifest = download.get(
@@ -69,9 +69,9 @@ def get(
 
 def check(*, cache: Cache = None) -> None:
     """Verify the SHA-256 of every file of every dataset on this machine."""
+    from maxmincaps.cli.terminal import console
     from maxmincaps.data.download import check as check_all
     from maxmincaps.errors import InputError
-    from maxmincaps.verbs.terminal import console
 
     damaged = 0
     for name, problems in check_all(cache).items():
@@ -93,9 +93,9 @@ def show(
     cache: Cache = None,
 ) -> None:
     """Draw a grid of samples, a row for each class, or print the set's statistics."""
+    from maxmincaps.cli.terminal import console
     from maxmincaps.data.images import load
     from maxmincaps.data.picture import save_samples, statistics_table
-    from maxmincaps.verbs.terminal import console
 
     images = load(name, split, cache=cache)
     if statistics:

@@ -6,8 +6,8 @@ from pathlib import Path
 from rich.progress import Progress
 
 from maxmincaps.benchmark.compare import RATIOS, cases_of, compare
+from maxmincaps.cli.terminal import console, table
 from maxmincaps.errors import InputError
-from maxmincaps.verbs.terminal import console, table
 
 
 def bench(*, rounds: int = 3, threads: int = 2, quick: bool = False, out: Path | None = None) -> None:

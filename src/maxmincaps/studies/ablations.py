@@ -14,7 +14,7 @@ from maxmincaps.recipe import settings_in
 from maxmincaps.studies.study import Budget, Line, Study
 from maxmincaps.studies.table_1_datasets import MINUTE
 
-CHOICES = Study(
+ABLATIONS = Study(
     name="choices",
     title="Choices",
     claim="What the details that papers leave open are worth, each beside the default.",

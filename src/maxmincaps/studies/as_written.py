@@ -14,7 +14,7 @@ from maxmincaps.recipe import settings_in
 from maxmincaps.studies.study import MAX_MIN, SOFTMAX, Budget, Line, Study
 from maxmincaps.studies.table_1_datasets import MINUTE
 
-LITERAL = Study(
+AS_WRITTEN = Study(
     name="literal",
     title="Taken literally",
     claim="What the paper's own words on training make of its largest gain, beside our recipe.",

@@ -2,8 +2,8 @@
 
 from PIL import Image
 
-from maxmincaps import Record
-from maxmincaps.training.record import TRAINED
+from maxmincaps import Run
+from maxmincaps.training.run import SHIPPED_RUN
 
 
 def test_predict_draws_the_lengths_of_all_classes(command, run, tmp_path):
@@ -25,7 +25,7 @@ def test_predict_says_that_it_recognises_nothing_where_every_length_is_small(com
     Image.new("L", (28, 28), 64).save(tmp_path / "grey.png")
     code, shown = command("predict", tmp_path / "grey.png")
     assert code == 0
-    assert f"grey.png is not recognised: no length reaches {Record(TRAINED).recipe.margin_low}" in shown
+    assert f"grey.png is not recognised: no length reaches {Run(SHIPPED_RUN).recipe.margin_low}" in shown
     assert all(f" {digit} 0.0" in shown for digit in range(10))
 
 

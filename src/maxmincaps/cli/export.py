@@ -5,13 +5,13 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
+from maxmincaps.cli.runs import RunFolder, Which
+from maxmincaps.cli.terminal import console, percent
 from maxmincaps.errors import InputError
-from maxmincaps.verbs.runs import Run, Which
-from maxmincaps.verbs.terminal import console, percent
 
 
 def export(
-    run: Run,
+    run: RunFolder,
     *,
     to: Literal["onnx", "torch", "hub", "record"] = "onnx",
     out: Path | None = None,
@@ -41,7 +41,7 @@ def export(
         console.say(f"wrote {written}: config.json, model.safetensors and README.md ({weights} weights)")
         return
     if to == "record":
-        from maxmincaps.export.record import save_small_record
+        from maxmincaps.export.run_copy import save_small_record
 
         shared = save_small_record(run, out or Path(f"{run.resolve().name}-small"), weights)
         console.say(f"wrote {shared.folder}: {percent(shared.accuracy)} of {shared.images} test images right")

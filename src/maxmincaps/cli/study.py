@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from maxmincaps.errors import InputError, known
+from maxmincaps.cli.terminal import console, percent, styled, table
+from maxmincaps.errors import InputError, check_name
 from maxmincaps.recipe import Recipe
 from maxmincaps.studies import STUDIES
 from maxmincaps.studies.progress import LaunchObserver, Outcome
 from maxmincaps.studies.progress import Progress as GridProgress
 from maxmincaps.studies.study import Entry, Study, parse_only, select, unique
-from maxmincaps.verbs.terminal import console, percent, styled, table
 
 if TYPE_CHECKING:
     from maxmincaps.studies.cost import Cost
@@ -58,21 +58,23 @@ def status(
     name: Name = "all", *, scale: Scale = "small", only: Only = "", seeds: Seeds = None, out: Out = Path("runs")
 ) -> None:
     """Show which runs of a study are done, and what they came to."""
-    from maxmincaps.studies.records import budget_in_words, once, read
+    from maxmincaps.studies.table import budget_in_words, deduplicate, read
 
     reading = read(out)
-    by_print = {row["fingerprint"]: row for row in once(reading.rows)}
+    by_print = {row.fingerprint: row for row in deduplicate(reading.rows)}
     shown = table(
         f"Runs in {out}, scale {scale}", "study", "line", "dataset", "#seed", "state", "#best", "#final", "cost"
     )
     for study in _with_scale(name, scale):
         for entry in select(study.entries(scale, seeds), parse_only(only)):
             recipe, row = entry.recipe, by_print.get(entry.recipe.fingerprint())
-            state = "missing" if row is None else row["status"]
+            state = "missing" if row is None else row.status
             if row is not None and state == "unfinished":
-                state = f"epoch {row['epochs_done']} of {recipe.epochs}"
-            best, final = (percent(row[f"{kind}_test_accuracy"] if row else None) for kind in ("best", "final"))
-            cost = budget_in_words(row) if row else ""
+                state = f"epoch {row.epochs_done} of {recipe.epochs}"
+            result = row.outcome if row else None
+            best = percent(result.best_test_accuracy if result else None)
+            final = percent(result.final_test_accuracy if result else None)
+            cost = budget_in_words(row) if row and row.images else ""
             shown.add_row(study.name, _label(entry), recipe.dataset, str(recipe.seed), state, best, final, cost)
     console.print(shown)
     for note in reading.notes:
@@ -118,11 +120,11 @@ def run(
         raise InputError(f"study {name}: no run fits --only {only}; {_what_there_is(entries, parse_only(only))}")
     # Where a run is trained is no part of what it is, so the record is the same.
     wanted = threads or (None if cluster or workers == 1 else threads_for(workers))
-    recipes = [recipe.but(threads=recipe.threads or wanted) for recipe in recipes]
+    recipes = [recipe.with_changes(threads=recipe.threads or wanted) for recipe in recipes]
     work = plan(recipes, out)
     missing = [work.recipes[run] for run in work.missing]
     # Runs side by side share the cores, so all of them take as long as one after the other with every core.
-    timed = missing if workers == 1 and not cluster else [recipe.but(threads=None) for recipe in missing]
+    timed = missing if workers == 1 and not cluster else [recipe.with_changes(threads=None) for recipe in missing]
     cost = _announce(f"study {name}, scale {scale}", recipes, timed, out)
     if not missing or not (yes or _agreed()):
         return
@@ -148,19 +150,19 @@ def _what_there_is(entries: list[Entry], only: dict[str, tuple[str, ...]]) -> st
 
 
 def _studies(name: str) -> list[Study]:
-    return list(STUDIES.values()) if name == "all" else [STUDIES[known(name, STUDIES, "study")]]
+    return list(STUDIES.values()) if name == "all" else [STUDIES[check_name(name, STUDIES, "study")]]
 
 
 def _with_scale(name: str, scale: str) -> list[Study]:
     """Give the studies that have this scale; one that is asked for by name must have it."""
     if name != "all":
-        study = STUDIES[known(name, STUDIES, "study")]
+        study = STUDIES[check_name(name, STUDIES, "study")]
         if study.scale_names():
-            known(scale, study.scale_names(), f"scale of {name}")
+            check_name(scale, study.scale_names(), f"scale of {name}")
         return [study] if study.scale_names() else []
     found = [study for study in STUDIES.values() if scale in study.scale_names()]
     if not found:
-        known(scale, SCALES, "scale")
+        check_name(scale, SCALES, "scale")
     return found
 
 

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
+from maxmincaps.cli.terminal import console
 from maxmincaps.report.build import build
-from maxmincaps.verbs.terminal import console
 
 
 def report(runs: Path = Path("runs"), out: Path = Path("report"), *, poll: Path | None = None) -> None:

@@ -9,11 +9,11 @@ import sys
 import pytest
 import torch
 
-from maxmincaps import Record, fit
+from maxmincaps import Run, fit
 from maxmincaps.benchmark import compare
+from maxmincaps.cli import train
 from maxmincaps.recipe import NAMED, Recipe
-from maxmincaps.training.record import records_under
-from maxmincaps.verbs import train
+from maxmincaps.training.run import runs_under
 from tests.conftest import TINY
 
 TINY_FLAGS = [
@@ -40,10 +40,12 @@ def test_help_and_a_mistyped_verb_answer_without_torch():
 
 def test_the_quickstart_trains_both_normalizations_and_ends_with_a_page(command, tmp_path, monkeypatch):
     sizes = {name: value for name, value in TINY.items() if name not in ("epochs", "batch_size")}
-    monkeypatch.setattr(train, "fit", lambda recipe, folder, **named: fit(recipe.but(**sizes), folder, **named))
+    monkeypatch.setattr(
+        train, "fit", lambda recipe, folder, **named: fit(recipe.with_changes(**sizes), folder, **named)
+    )
     code, shown = command("quickstart", "--out", tmp_path / "quick", "--epochs", 1)
     assert (code, (tmp_path / "quick" / "report" / "index.html").is_file()) == (0, True), shown
-    assert {record.recipe.normalization for record in records_under(tmp_path / "quick")} == {"max-min", "softmax"}
+    assert {record.recipe.normalization for record in runs_under(tmp_path / "quick")} == {"max-min", "softmax"}
 
 
 def test_bench_prints_its_ratios_and_keeps_them_with_a_figure(command, tmp_path, monkeypatch):
@@ -91,10 +93,10 @@ def test_train_evaluate_runs_and_verify_tell_one_story(command, tmp_path):
     assert code == 0
     assert "softmax" in shown
     result = json.loads((folder / "result.json").read_text())
-    assert f"{100 * result['final_test_accuracy']:.2f} %" in shown
+    assert f"{100 * result.final_test_accuracy:.2f} %" in shown
     assert command("verify", folder)[0] == 0
     _, shown = command("evaluate", folder, "--weights", "last")
-    assert f"{100 * result['final_test_accuracy']:.2f} % of 1000 test images" in shown
+    assert f"{100 * result.final_test_accuracy:.2f} % of 1000 test images" in shown
     assert "softmax" in command("runs", tmp_path / "runs")[1]
     _, shown = command("runs", tmp_path / "runs", "--sql", "select epochs + 40 from runs where status = 'complete'")
     assert "42" in shown
@@ -106,7 +108,7 @@ def test_one_epoch_of_one_step_is_told_in_the_singular_and_every_share_in_one_fo
     (tmp_path / "r.json").write_text(tiny(epochs=1, train_images=50).to_json())
     folder = tmp_path / "run"
     shown = [command("train", "--recipe", tmp_path / "r.json", "--out", folder)[1]]
-    shown += [command("verify", folder)[1], str(Record(folder))]
+    shown += [command("verify", folder)[1], str(Run(folder))]
     assert "1 epoch of 1 step" in shown[0]
     for words in shown:
         assert " 1 epoch" in words
@@ -215,11 +217,11 @@ def test_there_must_be_a_run_to_resume(command, tmp_path):
 )
 def test_ctrl_c_ends_with_one_line_that_tells_how_to_go_on(command, tmp_path, monkeypatch, verb, advice):
     def stopped(recipe, folder, **_):
-        Record(folder).folder.mkdir(parents=True)
-        Record(folder).write("recipe.json", recipe.to_json())
+        Run(folder).folder.mkdir(parents=True)
+        Run(folder).write("recipe.json", recipe.to_json())
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("maxmincaps.verbs.train.fit", stopped)
+    monkeypatch.setattr("maxmincaps.cli.train.fit", stopped)
     code, shown = command(verb, "--out", tmp_path / "my run")
     assert code == 130
     assert "maxmincaps: stopped, nothing is lost; " in shown
@@ -230,7 +232,7 @@ def test_ctrl_c_before_a_run_began_does_not_advise_to_resume_it(command, tmp_pat
     def stopped(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("maxmincaps.verbs.train.fit", stopped)
+    monkeypatch.setattr("maxmincaps.cli.train.fit", stopped)
     code, shown = command("train", "--out", tmp_path / "run")
     assert (code, shown) == (130, "maxmincaps: stopped before the run began; the same command starts it")
 
@@ -259,7 +261,7 @@ def begun(run, seven):
     folder.mkdir()
     for name in ("recipe.json", "data.json", "environment.json"):
         (folder / name).write_bytes((run / name).read_bytes())
-    return Record(folder)
+    return Run(folder)
 
 
 @pytest.mark.usefixtures("begun")

@@ -5,9 +5,9 @@ import torch
 from maxmincaps.analysis.claims import evidence
 from maxmincaps.recipe import Recipe
 from maxmincaps.studies import STUDIES
-from maxmincaps.studies.records import row_of
+from maxmincaps.studies.table import row_of
 from maxmincaps.training.checkpoint import save_tensors
-from maxmincaps.training.record import Record
+from maxmincaps.training.run import Run
 
 
 def write_lengths(folder, lengths, labels):
@@ -16,7 +16,7 @@ def write_lengths(folder, lengths, labels):
     tensors = {"lengths": lengths.half(), "predictions": lengths.argmax(1).to(torch.int16)}
     save_tensors(folder / "lengths.safetensors", {**tensors, "labels": torch.as_tensor(labels).to(torch.int16)})
     classes = [str(number) for number in range(lengths.shape[1])]
-    Record(folder).write("data.json", {"classes": classes, "train_images": 60_000, "test_images": len(labels)})
+    Run(folder).write("data.json", {"classes": classes, "train_images": 60_000, "test_images": len(labels)})
 
 
 def write_trace(folder, logits, couplings, label=0):
@@ -27,7 +27,7 @@ def write_trace(folder, logits, couplings, label=0):
 
 def write_run(folder, recipe: Recipe, best: float, train: float = 1.0):
     """Write what a run of a recipe leaves, with a test accuracy of our choice, and give its row."""
-    record = Record(folder / recipe.fingerprint())
+    record = Run(folder / recipe.fingerprint())
     record.folder.mkdir(parents=True, exist_ok=True)
     record.write("recipe.json", recipe.to_json())
     accuracies = {"best_test_accuracy": best, "final_test_accuracy": best, "best_running_train_accuracy": train}

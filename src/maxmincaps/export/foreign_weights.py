@@ -23,7 +23,7 @@ from torch import Tensor
 from maxmincaps.capsules.layers import PrimaryCapsules
 from maxmincaps.capsules.network import CapsNet
 from maxmincaps.capsules.shapes import Images, Parts
-from maxmincaps.errors import InputError, known, one_line
+from maxmincaps.errors import InputError, check_name, one_line
 
 LAYOUTS = ("types", "parts", "flat")
 Pair = tuple[Tensor, Tensor]
@@ -75,7 +75,7 @@ def network_from_weights(
     else:
         votes = _rearranged(votes, axes, rows, columns)
     *_, pose, part = votes.shape
-    layout = known(primary or ("parts" if len(capsules) == part > 1 else "types"), LAYOUTS, "layout of capsules")
+    layout = check_name(primary or ("parts" if len(capsules) == part > 1 else "types"), LAYOUTS, "layout of capsules")
     if layout == "parts":
         weight, bias = (rearrange(each, "(part type) ... -> (type part) ...", part=part) for each in (weight, bias))
     network = CapsNet(**settings, types=len(weight) // part, part_pose=part, class_pose=pose)

@@ -5,9 +5,9 @@ from typing import Literal, NamedTuple
 
 from maxmincaps.export.card import card_facts, empty_folder, told_recipe
 from maxmincaps.training.checkpoint import load_network, load_tensors, save_tensors
-from maxmincaps.training.record import Record
-from maxmincaps.training.verify import measured_again
-from maxmincaps.training.words import percent
+from maxmincaps.training.run import Run
+from maxmincaps.training.verify import evaluate_run
+from maxmincaps.wording import percent
 
 TOLD = ("recipe.json", "data.json", "environment.json", "history.jsonl", "result.json")
 USE = {
@@ -28,15 +28,15 @@ class Shared(NamedTuple):
 
 def save_small_record(folder: Path | str, out: Path | str, weights: Literal["best", "last"] = "best") -> Shared:
     """Write a record that `predict`, `app` and `load_network` take as any other, and measure it on the test set."""
-    record, facts = Record(Path(folder)), card_facts(folder, weights)
+    record, facts = Run(Path(folder)), card_facts(folder, weights)
     tensors, note = load_tensors(record.folder / f"{weights}.safetensors")
     half = {name: tensor.half() for name, tensor in tensors.items()}
-    small = Record(empty_folder(out))
+    small = Run(empty_folder(out))
     try:
         save_tensors(small.folder / f"{weights}.safetensors", half, note)
         for name in TOLD:  # result.json last, as in every record
             small.write(name, record.read(name))
-        accuracy, images = measured_again(small.folder, weights)
+        accuracy, images = evaluate_run(small.folder, weights)
         facts |= {"use": USE[weights], "half": True, "accuracy": f"{percent(accuracy)} of {images:,} test images"}
         small.write("README.md", str(load_network(small.folder, weights).generate_model_card(**facts)))
         _without_places(small)
@@ -47,9 +47,9 @@ def save_small_record(folder: Path | str, out: Path | str, weights: Literal["bes
     return Shared(small.folder, accuracy, images)
 
 
-def _without_places(small: Record) -> None:
+def _without_places(small: Run) -> None:
     """Take out where a user keeps images of their own."""
     told, data = told_recipe(small), small.data
     if told != small.recipe:
-        small.write("data.json", {**data, "name": told.dataset})
+        small.write("data.json", data.model_copy(update={"name": told.dataset}))
         small.write("recipe.json", told.to_json())

@@ -1,8 +1,8 @@
 """`maxmincaps recipe`."""
 
-from maxmincaps.errors import known
+from maxmincaps.cli.terminal import console, table
+from maxmincaps.errors import check_name
 from maxmincaps.recipe import NAMED
-from maxmincaps.verbs.terminal import console, table
 
 
 def recipe(name: str | None = None) -> None:
@@ -14,7 +14,7 @@ def recipe(name: str | None = None) -> None:
         One of the recipes.
     """
     if name:
-        path = NAMED[known(name, NAMED, "recipe")]
+        path = NAMED[check_name(name, NAMED, "recipe")]
         console.say(path.read_text(encoding="utf-8").rstrip())
         return
     shown = table("Recipes (maxmincaps train --recipe NAME)", "name", "what it is")

@@ -8,10 +8,11 @@ import pytest
 
 from maxmincaps.errors import InputError
 from maxmincaps.recipe import Recipe
-from maxmincaps.studies import STUDIES, records
+from maxmincaps.studies import STUDIES
+from maxmincaps.studies import table as records
 from maxmincaps.studies.study import MAX_MIN, SOFTMAX, Budget, Study
-from maxmincaps.training.record import Record
-from tests.analysis.records import write_run
+from maxmincaps.training.run import Run
+from tests.analysis.runs import write_run
 from tests.conftest import TINY
 from tests.studies.conftest import grid
 
@@ -26,10 +27,10 @@ STUDY = Study(
 
 def test_every_run_is_a_row_with_its_settings_and_its_result(serial):
     rows = records.table(serial)
-    assert {row["fingerprint"] for row in rows} == {recipe.fingerprint() for recipe in grid()}
+    assert {row.fingerprint for row in rows} == {recipe.fingerprint() for recipe in grid()}
     for row in rows:
-        assert (row["status"], row["epochs_done"], row["trained_on"], row["tested_on"]) == ("complete", 8, 120, 1000)
-        assert row["best_test_accuracy"] >= 0
+        assert (row.status, row.epochs_done, row.data.train_images, row.data.test_images) == ("complete", 8, 120, 1000)
+        assert row.result.best_test_accuracy >= 0
 
 
 def test_what_is_half_written_or_foreign_is_skipped_with_a_note(serial, tmp_path):
@@ -46,7 +47,7 @@ def test_what_is_half_written_or_foreign_is_skipped_with_a_note(serial, tmp_path
 
 
 def test_a_result_with_a_number_missing_is_skipped_with_a_note(tmp_path):
-    record = Record(Path(write_run(tmp_path, Recipe(), best=0.9)["folder"]))
+    record = Run(Path(write_run(tmp_path, Recipe(), best=0.9)["folder"]))
     record.write("result.json", {name: value for name, value in record.result.items() if name != "train_accuracy"})
     reading = records.read(tmp_path)
     assert reading.rows == []
@@ -97,16 +98,16 @@ def test_sql_can_neither_write_nor_read_files(sql, serial, tmp_path):
 
 def test_a_study_finds_its_runs_by_recipe(serial):
     rows = records.study_rows(STUDY, "little", records.table(serial))
-    assert sorted((row["line"], row["seed"]) for row in rows) == [
+    assert sorted((row.line, row.recipe.seed) for row in rows) == [
         ("Max-Min", 0), ("Max-Min", 1), ("Softmax", 0), ("Softmax", 1)
     ]  # fmt: skip
-    assert all(row["normalization"] == row["line"].lower() for row in rows)
+    assert all(row.recipe.normalization == row.line.lower() for row in rows)
 
 
 def test_the_scale_that_is_shown_is_one_that_has_runs(serial):
     rows = records.table(serial)
     assert records.coverage(STUDY, rows) == {"large": (0, 4), "little": (4, 4)}
-    assert {row["scale"] for row in records.shown_rows(STUDY, rows)} == {"little"}
+    assert {row.scale for row in records.shown_rows(STUDY, rows)} == {"little"}
     assert records.shown_rows(STUDY, []) == []
 
 
@@ -116,7 +117,7 @@ def test_the_whole_of_a_smaller_scale_is_shown_before_a_part_of_a_larger_one(ser
     more = [{**row, "fingerprint": recipe.fingerprint()} for row, recipe in zip(rows, large, strict=True)]
 
     def scale_of(*found):
-        (scale,) = {row["scale"] for row in records.shown_rows(STUDY, found)}
+        (scale,) = {row.scale for row in records.shown_rows(STUDY, found)}
         return scale
 
     assert scale_of(*rows, *more[:3]) == "little"
@@ -128,7 +129,7 @@ def test_further_seeds_of_one_line_do_not_stand_for_another_line(serial):
     rows = records.table(serial)
     further = [entry.recipe for entry in STUDY.entries("large", seeds=9) if entry.line is MAX_MIN]
     one_line = [{**rows[0], "seed": recipe.seed, "fingerprint": recipe.fingerprint()} for recipe in further]
-    assert {row["scale"] for row in records.shown_rows(STUDY, [*rows, *one_line])} == {"little"}
+    assert {row.scale for row in records.shown_rows(STUDY, [*rows, *one_line])} == {"little"}
     assert len(records.shown_rows(STUDY, one_line)) == 9
 
 
@@ -146,7 +147,7 @@ def test_a_budget_is_told_with_all_that_makes_it_smaller_than_the_paper(serial):
 
 def test_a_budget_tells_what_the_products_were_computed_in_and_not_what_was_asked_for(serial):
     row = records.table(serial)[0]
-    assert row["used_precision"] == "fp32"
+    assert row.precisions == "fp32"
     assert "bf16" not in records.budget_in_words(row | {"precision": "bf16"})
     assert records.budget_in_words(row | {"used_precision": "bf16"}).endswith("products in bf16")
 
@@ -174,5 +175,5 @@ def test_the_papers_sizes_are_known_however_they_are_asked_for(tmp_path, setting
 
 def test_the_plan_names_every_run_of_every_study(tmp_path):
     plan = records.tables(tmp_path)["studies"]
-    assert {row["study"] for row in plan} == {study.name for study in STUDIES.values() if study.scale_names()}
+    assert {row.study for row in plan} == {study.name for study in STUDIES.values() if study.scale_names()}
     assert json.dumps(plan)

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from maxmincaps.verbs.terminal import console
+from maxmincaps.cli.terminal import console
 
 Host = Annotated[str, Parameter(help="Where to listen. Elsewhere than on this machine, a token is asked for.")]
 Port = Annotated[int, Parameter(help="Port to listen on; 0 for any.")]
@@ -20,11 +20,11 @@ def app(
 ) -> None:
     """Open the explorer: draw a digit, and watch it being routed by two runs or two normalizations, until Ctrl-C."""
     from maxmincaps.app.runs import trained_runs
-    from maxmincaps.errors import extra
-    from maxmincaps.training.record import TRAINED
+    from maxmincaps.errors import import_extra
+    from maxmincaps.training.run import SHIPPED_RUN
 
-    folders = trained_runs(runs or [TRAINED], needs="best.safetensors")
-    extra("app", "gradio")
+    folders = trained_runs(runs or [SHIPPED_RUN], needs="best.safetensors")
+    import_extra("app", "gradio")
     from maxmincaps.app.serve import Door
 
     door = Door.open(host, port)

@@ -6,6 +6,6 @@ def percent(share: float | None, digits: int = 2) -> str:
     return "–" if share is None else f"{100 * share:.{digits}f} %"
 
 
-def counted(number: int, thing: str) -> str:
+def pluralize(number: int, thing: str) -> str:
     """Say how many: 1 epoch, 2 epochs."""
     return f"{number:,} {thing}{'s' * (number != 1)}"

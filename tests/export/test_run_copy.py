@@ -5,10 +5,10 @@ import shutil
 import pytest
 import torch
 
-from maxmincaps import InputError, Record, load, load_network
+from maxmincaps import InputError, Run, load, load_network
 from maxmincaps.data.augment import for_testing
 from maxmincaps.training.evaluate import accuracy, class_lengths
-from maxmincaps.training.record import TRAINED
+from maxmincaps.training.run import SHIPPED_RUN
 
 MOST_BYTES = 17_000_000
 
@@ -25,7 +25,7 @@ def test_a_record_to_share_is_half_as_large_and_answers_nearly_as_before(run, tm
     assert not torch.equal(before, after)
     weights = "best.safetensors"
     assert (small / weights).stat().st_size < 0.51 * (run / weights).stat().st_size
-    assert Record(small).recipe == Record(run).recipe
+    assert Run(small).recipe == Run(run).recipe
     assert "half precision" in (small / "README.md").read_text()
     assert command("evaluate", small)[0] == 0
 
@@ -38,7 +38,7 @@ def test_what_lies_in_the_way_is_not_written_over(run, tmp_path, command):
 
 
 def test_an_unfinished_run_is_not_shared(tmp_path, run):
-    from maxmincaps.export.record import save_small_record
+    from maxmincaps.export.run_copy import save_small_record
 
     (tmp_path / "run").mkdir()
     for name in ("recipe.json", "data.json", "environment.json"):
@@ -48,9 +48,9 @@ def test_an_unfinished_run_is_not_shared(tmp_path, run):
     assert not (tmp_path / "small").exists()
 
 
-@pytest.mark.parametrize("part", ["save_tensors", "measured_again"])
+@pytest.mark.parametrize("part", ["save_tensors", "evaluate_run"])
 def test_a_record_to_share_that_could_not_be_made_leaves_the_folder_empty(tmp_path, run, monkeypatch, part):
-    from maxmincaps.export import record
+    from maxmincaps.export import run_copy as record
 
     def fails(*_):
         raise InputError("no space left")
@@ -62,13 +62,13 @@ def test_a_record_to_share_that_could_not_be_made_leaves_the_folder_empty(tmp_pa
 
 
 def test_a_record_to_share_does_not_tell_where_its_user_keeps_images(tmp_path, run, monkeypatch):
-    from maxmincaps.export import record
+    from maxmincaps.export import run_copy as record
 
     shutil.copytree(run, tmp_path / "run")
-    own = Record(tmp_path / "run")
-    own.write("recipe.json", own.recipe.but(dataset="secret/patients").to_json())
+    own = Run(tmp_path / "run")
+    own.write("recipe.json", own.recipe.with_changes(dataset="secret/patients").to_json())
     own.write("data.json", {**own.data, "name": "secret/patients"})
-    monkeypatch.setattr(record, "measured_again", lambda *_: (0.5, 10))
+    monkeypatch.setattr(record, "evaluate_run", lambda *_: (0.5, 10))
     shared = record.save_small_record(own.folder, tmp_path / "small", "last")
     texts = [path.read_text() for path in shared.folder.iterdir() if path.suffix != ".safetensors"]
     assert not any("secret" in text for text in texts)
@@ -81,15 +81,15 @@ def test_couplings_are_refused_where_they_would_be_ignored(run, tmp_path, comman
 
 
 def test_the_network_that_comes_with_the_package_is_small_and_its_card_says_what_its_record_says():
-    record, card = Record(TRAINED), (TRAINED / "README.md").read_text()
-    assert sum(path.stat().st_size for path in TRAINED.iterdir()) <= MOST_BYTES
+    record, card = Run(SHIPPED_RUN), (SHIPPED_RUN / "README.md").read_text()
+    assert sum(path.stat().st_size for path in SHIPPED_RUN.iterdir()) <= MOST_BYTES
     assert record.recipe.dataset == "mnist"
-    assert f"best weights of epoch {record.result['best_epoch']} of {record.result['epochs']}" in card
+    assert f"best weights of epoch {record.result.best_epoch} of {record.result.epochs}" in card
     # As the file has it: settings that were added later are in neither.
-    assert (TRAINED / "recipe.json").read_text().strip() in card
+    assert (SHIPPED_RUN / "recipe.json").read_text().strip() in card
 
 
 def test_the_network_that_comes_with_the_package_knows_digits():
     digits = load("mnist-5k", "test")
-    found = class_lengths(load_network(), digits, for_testing(Record(TRAINED).recipe))
+    found = class_lengths(load_network(), digits, for_testing(Run(SHIPPED_RUN).recipe))
     assert accuracy(found, digits.labels) > 0.99

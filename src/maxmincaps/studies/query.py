@@ -1,0 +1,152 @@
+"""SQL over run folders: the files are the truth, DuckDB answers questions about them."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from maxmincaps.errors import InputError, import_extra
+from maxmincaps.recipe import IDENTITY
+from maxmincaps.studies import STUDIES
+from maxmincaps.studies.table import table
+from maxmincaps.training.run import Run, RunSummary
+from maxmincaps.training.schema import EpochMetrics, RunResult
+
+Row = dict[str, Any]
+"""One row for the database, by column."""
+_RESULT_COLUMNS = tuple(name for name in RunResult.model_fields if name != "epochs")
+_DATA_COLUMNS = {
+    "train_images": "trained_on",
+    "test_images": "tested_on",
+    "test_images_per_epoch": "judged_on",
+    "regenerated": "regenerated",
+    "image_shape": "image_shape",
+    "classes": "classes",
+    "parameters": "parameters",
+    "vote_sigma": "used_vote_sigma",
+    "rates": "used_rates",
+}
+_MACHINE_COLUMNS = ("started_at", "maxmincaps", "commit", "torch", "processor")
+COLUMNS = {
+    "runs": (
+        *("run", "folder", "fingerprint", "status", *IDENTITY, "epochs_done", *_RESULT_COLUMNS),
+        *(*_DATA_COLUMNS.values(), *_MACHINE_COLUMNS, "used_precision"),
+    ),
+    "history": ("run", "fingerprint", *EpochMetrics.model_fields),
+}
+"""The columns that a table has even if it is empty."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a question in SQL was answered with."""
+
+    columns: list[str]
+    rows: list[tuple[Any, ...]]
+
+
+def query(folder: Path | str, sql: str) -> Answer:
+    """Answer one SELECT about the tables `runs`, `history`, `studies` and `paper`. It cannot write or read any file."""
+    duckdb = import_extra("report", "duckdb")
+    connection = duckdb.connect(":memory:")
+    try:
+        _refuse_all_but_one_select(duckdb, connection, sql)
+        for name, rows in tables(folder).items():
+            _fill(connection, name, rows)
+        # After this neither files nor the network can be reached, and no statement can change that.
+        connection.execute("SET enable_external_access = false")
+        connection.execute("SET lock_configuration = true")
+        found = connection.execute(sql)
+        return Answer([column[0] for column in found.description], found.fetchall())
+    except duckdb.Error as error:
+        raise InputError(f"--sql: {str(error).splitlines()[0]}") from None
+    finally:
+        connection.close()
+
+
+def tables(folder: Path | str) -> dict[str, list[Row]]:
+    """Return the rows of all tables that a query may use, as plain dictionaries for the database."""
+    plan = [
+        {
+            "study": study.name,
+            "scale": scale,
+            "line": entry.line.label,
+            "value": entry.line.value,
+            "dataset": entry.recipe.dataset,
+            "seed": entry.recipe.seed,
+            "fingerprint": entry.recipe.fingerprint(),
+        }
+        for study in STUDIES.values()
+        for scale in study.scale_names()
+        for entry in study.entries(scale)
+    ]
+    paper = [{"study": study.name, **vars(value)} for study in STUDIES.values() for value in study.paper]
+    runs = table(folder)
+    return {"runs": [run_row(run) for run in runs], "history": history_rows(runs), "studies": plan, "paper": paper}
+
+
+def run_row(run: RunSummary) -> Row:
+    """Flatten a run into the columns of the table `runs`.
+
+    The recipe states what was asked for; `trained_on`, `tested_on`, `judged_on` and columns that begin with `used_`
+    state what was done.
+    """
+    result = run.outcome.model_dump() if run.outcome else {}
+    data = run.images.model_dump(mode="json") if run.images else {}
+    machine = run.machine.model_dump() if run.machine else {}
+    return {
+        "run": run.name,
+        "folder": str(run.folder),
+        "fingerprint": run.fingerprint,
+        "status": run.status,
+        **run.recipe.model_dump(mode="json", include=set(IDENTITY)),
+        "epochs_done": run.epochs_done,
+        **{name: result.get(name) for name in _RESULT_COLUMNS},
+        **{column: data.get(name) for name, column in _DATA_COLUMNS.items()},
+        **{name: machine.get(name) for name in _MACHINE_COLUMNS},
+        "used_precision": run.precisions or None,
+    }
+
+
+def history_rows(runs: Iterable[RunSummary]) -> list[Row]:
+    """Return a row for every epoch of every run."""
+    return [
+        {"run": run.name, "fingerprint": run.fingerprint, **line.model_dump(mode="json")}
+        for run in runs
+        for line in Run(run.folder).history
+    ]
+
+
+def _refuse_all_but_one_select(duckdb: Any, connection: Any, sql: str) -> None:
+    statements = connection.extract_statements(sql)
+    if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
+        raise InputError("--sql: expected one SELECT; the records themselves are files, and only runs change them")
+
+
+def _fill(connection: Any, name: str, rows: list[Row]) -> None:
+    columns = list(dict.fromkeys([*COLUMNS.get(name, ()), *(column for row in rows for column in row)]))
+    values = {column: [_sql_value(row.get(column)) for row in rows] for column in columns}
+    types = {column: _sql_type(found) for column, found in values.items()}
+    connection.execute(f"CREATE TABLE {name} ({', '.join(f'{_quoted(column)} {types[column]}' for column in columns)})")
+    if rows:
+        # Whole columns at once: row by row would take seconds.
+        lists = ", ".join(f"unnest(?::{types[column]}[])" for column in columns)
+        connection.execute(f"INSERT INTO {name} SELECT {lists}", list(values.values()))
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _sql_type(values: list[Any]) -> str:
+    kinds = {type(value) for value in values if value is not None}
+    if kinds == {bool}:
+        return "BOOLEAN"
+    if kinds == {int}:
+        return "BIGINT"
+    return "DOUBLE" if kinds <= {int, float} else "VARCHAR"
+
+
+def _sql_value(value: Any) -> Any:
+    return json.dumps(value) if isinstance(value, list | tuple | dict) else value
