@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from maxmincaps import InputError
 from maxmincaps.analysis import poll as polls
+from maxmincaps.analysis import poll_results as results
 from maxmincaps.analysis.poll import Side
 from maxmincaps.analysis.vote import vote
 from maxmincaps.app.questions import questions_of
@@ -215,7 +216,7 @@ def answered(path, answers):
 
 def test_table_3_gives_people_and_networks_on_both_labels(tmp_path):
     found = answered(tmp_path / "poll.sqlite", [[1, 1, 1, 7], [7, 7, 7, 7], [3, 3, 7, 1], [1, 1, 7, 7], []])
-    rows = polls.table_3(found)
+    rows = results.table_3(found)
     assert [row["people_agree_with"] for row in rows] == ["network", "label", "neither", "divided", "nobody asked"]
     first = rows[0]
     assert (first["image"], first["label"], first["prediction"]) == (100, 7, 1)
@@ -227,13 +228,13 @@ def test_table_3_gives_people_and_networks_on_both_labels(tmp_path):
 
 def test_figure_10_shows_the_clearest_of_each_kind(tmp_path):
     found = answered(tmp_path / "poll.sqlite", [[1, 1, 7], [1, 1, 1], [7, 7, 7], [7, 7, 3], [0, 1, 2]])
-    shown = {title: one.image for title, one in polls.examples(found)}
+    shown = {title: one.image for title, one in results.examples(found)}
     assert shown == {"people agree with the network": 101, "people are right": 102, "a poor image": 104}
-    assert polls.examples(answered(tmp_path / "none.sqlite", [[], []])) == []
+    assert results.examples(answered(tmp_path / "none.sqlite", [[], []])) == []
 
 
 def test_the_paper_s_six_rows_have_people_on_the_network_s_side():
-    rows = polls.paper_rows()
+    rows = results.paper_rows()
     assert [row["image"] for row in rows] == [1260, 1901, 2597, 4823, 5937, 9729]
     assert all(row["people_on_prediction"] > row["people_on_label"] for row in rows)
     assert {row["people_agree_with"] for row in rows} == {Side.NETWORK}

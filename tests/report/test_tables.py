@@ -9,7 +9,8 @@ from statistics import fmean, stdev
 import pytest
 import torch
 
-from maxmincaps.analysis.vote import vote, voters
+from maxmincaps.analysis.vote import vote
+from maxmincaps.analysis.voters import voters
 from maxmincaps.recipe import Recipe
 from maxmincaps.report import own_tables, tables
 from maxmincaps.report.poll import table_3

@@ -9,7 +9,8 @@ from typing import Any
 from maxmincaps.analysis import measures
 from maxmincaps.analysis.compare import ENOUGH, Verdict, complete, interval, paired, pairs, verdict
 from maxmincaps.analysis.findings import Finding, in_words, judged, judged_everywhere, nothing, unless_diverged
-from maxmincaps.analysis.vote import models_a_b_c, vote, voters
+from maxmincaps.analysis.vote import vote
+from maxmincaps.analysis.voters import models_a_b_c, voters
 from maxmincaps.studies import STUDIES
 from maxmincaps.studies.figures_2_to_6_inside import SHOWN
 from maxmincaps.studies.study import DATASETS, PAPER_SCALE, title_of

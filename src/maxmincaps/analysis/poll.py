@@ -20,9 +20,7 @@ from jaxtyping import Float, Int64, UInt8
 from PIL import Image
 
 from maxmincaps.errors import InputError, one_line
-from maxmincaps.studies.table_3_poll import POLL, TABLE_3
 
-Row = dict[str, Any]
 APPLICATION_ID = 0x6D6D6370  # "mmcp": how SQLite's header says whose file it is
 VERSION = 1
 MOST_PIXELS = 1 << 22  # of one image
@@ -209,93 +207,3 @@ def _pixels(png: bytes, path: Path) -> UInt8[np.ndarray, "channel height width"]
             return np.atleast_3d(np.asarray(picture)).transpose(2, 0, 1)
     except (OSError, SyntaxError, Image.DecompressionBombError) as error:
         raise InputError(f"{path}: expected an image, found {error}") from None
-
-
-def table_3(poll: Poll) -> list[Row]:
-    """Give people beside networks, on the true and on the predicted label: a row for each image."""
-    return [
-        _row(
-            question.image,
-            question.label,
-            *_both(question, question.label),
-            question.prediction,
-            *_both(question, question.prediction),
-            question.side,
-        )
-        for question in poll.questions
-    ]
-
-
-def agreement(found: Poll) -> str:
-    """Say on how many images most people are with the network, and how many these are in the paper."""
-    agree = sum(question.side == Side.NETWORK for question in found.questions)
-    told = POLL.reported("people_agree_with_network")
-    assert told is not None
-    paper = f"the paper: {told.value} of {told.n}"
-    return f"people agree with the network on {agree} of {len(found.questions)} images ({paper})"
-
-
-def paper_rows() -> list[Row]:
-    """Give the six rows that the paper prints: where people agree with the network and not with the label."""
-    return [_row(*line, Side.NETWORK) for line in TABLE_3]
-
-
-def answer_rows(poll: Poll) -> list[Row]:
-    """Give every bar of every image as a tidy table: how many people chose a class, and the class's mean length."""
-    return [
-        {
-            "image": question.image,
-            "label": question.label,
-            "prediction": question.prediction,
-            "class": name,
-            "people": int(question.counts[number]),
-            "share_of_people": float(question.people[number]),
-            "mean_length": float(question.network[number]),
-        }
-        for question in poll.questions
-        for number, name in enumerate(poll.classes)
-    ]
-
-
-def examples(poll: Poll) -> list[tuple[str, Question]]:
-    """Choose the clearest image of each kind that figure 10 shows, where there is one.
-
-    People side with the network; people side with the label; and the one that people doubt most.
-    """
-    agree = _clearest(question for question in poll.questions if question.side == Side.NETWORK)
-    right = _clearest(question for question in poll.questions if question.side == Side.LABEL)
-    others = [question for question in poll.questions if question not in (agree, right) and question.doubt > 0]
-    poor = max(others, key=lambda question: question.doubt, default=None)
-    named = {"people agree with the network": agree, "people are right": right, "a poor image": poor}
-    return [(title, question) for title, question in named.items() if question]
-
-
-def _clearest(questions: Iterator[Question]) -> Question | None:
-    return max(questions, key=lambda question: float(question.people.max()), default=None)
-
-
-def _both(question: Question, label: int) -> tuple[float | None, float]:
-    people = None if question.side == Side.NOBODY else float(question.people[label])
-    return people, float(question.network[label])
-
-
-def _row(
-    image: int,
-    label: int,
-    people_on_label: float | None,
-    network_on_label: float,
-    prediction: int,
-    people_on_prediction: float | None,
-    network_on_prediction: float,
-    people_agree_with: Side,
-) -> Row:
-    return {
-        "image": image,
-        "label": label,
-        "people_on_label": people_on_label,
-        "network_on_label": network_on_label,
-        "prediction": prediction,
-        "people_on_prediction": people_on_prediction,
-        "network_on_prediction": network_on_prediction,
-        "people_agree_with": str(people_agree_with),
-    }

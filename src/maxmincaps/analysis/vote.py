@@ -1,6 +1,6 @@
 """Several networks decide together: Table 2's vote, from records alone."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import combinations
 from typing import Literal
@@ -10,28 +10,11 @@ from jaxtyping import Int64
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from maxmincaps.analysis.compare import complete
-from maxmincaps.analysis.measures import has
 from maxmincaps.errors import InputError, check_name
-from maxmincaps.studies.table_3_poll import VOTERS
 from maxmincaps.training.responses import Responses
-from maxmincaps.training.run import RunSummary
 
 Rule = Literal["majority", "summed"]
 RULES: tuple[Rule, ...] = ("majority", "summed")
-MODELS = dict(zip(map(int, VOTERS["seed"]), "ABC", strict=True))
-"""The seeds of the networks that vote, and what the paper calls them."""
-
-
-def voters(rows: Iterable[RunSummary]) -> list[RunSummary]:
-    """Give the Max-Min runs whose records hold what a vote takes, by seed."""
-    able = [row for row in complete(rows) if row.line == "Max-Min" and has(row, "lengths.safetensors")]
-    return sorted(able, key=lambda row: row.recipe.seed)
-
-
-def models_a_b_c(rows: Iterable[RunSummary]) -> list[RunSummary]:
-    """Give the three of them that vote in the paper's Table 2; fewer where one diverged or is not over."""
-    return [row for row in voters(rows) if row.recipe.seed in MODELS]
 
 
 def vote(models: Sequence[Responses], rule: Rule = "majority") -> Responses:

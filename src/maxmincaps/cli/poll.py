@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from maxmincaps.analysis import poll as polls
+from maxmincaps.analysis import poll_results as results
 from maxmincaps.cli.explorer import Host, Port
 from maxmincaps.cli.terminal import console, table, write_csv
 from maxmincaps.errors import InputError
@@ -87,17 +88,17 @@ def report(
     found = polls.read(poll)
     folder = out or poll.with_name(f"{poll.stem}-report")
     folder.mkdir(parents=True, exist_ok=True)
-    write_csv(folder / "table_3.csv", polls.table_3(found))
-    write_csv(folder / "table_3_paper.csv", polls.paper_rows())
-    write_csv(folder / "answers.csv", polls.answer_rows(found))
+    write_csv(folder / "table_3.csv", results.table_3(found))
+    write_csv(folder / "table_3_paper.csv", results.paper_rows())
+    write_csv(folder / "answers.csv", results.answer_rows(found))
     _draw(found, folder)
     title = (
         f"Table 3: {found.people:,} people, {found.models} networks, {len(found.questions)} images of {found.dataset}"
     )
     names = found.classes
-    console.print(_table_3(title, polls.table_3(found), lambda label: names[label]))
-    console.print(_table_3("The paper's: 120 people, 3 networks, 6 of 17 images", polls.paper_rows(), str))
-    console.say(polls.agreement(found))
+    console.print(_table_3(title, results.table_3(found), lambda label: names[label]))
+    console.print(_table_3("The paper's: 120 people, 3 networks, 6 of 17 images", results.paper_rows(), str))
+    console.say(results.agreement(found))
     console.say(f"wrote {folder}")
 
 
@@ -122,7 +123,7 @@ def _numbers(images: str | None) -> list[int] | None:
 
 
 def _draw(found: polls.Poll, folder: Path) -> None:
-    shown = polls.examples(found)
+    shown = results.examples(found)
     if not shown:
         return
     from maxmincaps.report.poll import human_or_network
@@ -131,7 +132,7 @@ def _draw(found: polls.Poll, folder: Path) -> None:
     save(human_or_network(shown, found.classes, found.models), folder, "figure_10")
 
 
-def _table_3(title: str, rows: Sequence[polls.Row], name: Callable[[int], str]) -> Any:
+def _table_3(title: str, rows: Sequence[results.Row], name: Callable[[int], str]) -> Any:
     columns = ("#image", "#label", "#people/network", "#prediction", "#people/network", "people agree with")
     shown = table(title, *columns)
     for row in rows:

@@ -7,8 +7,9 @@ from jaxtyping import UInt8
 from torch import Tensor
 
 from maxmincaps.analysis.measures import has
-from maxmincaps.analysis.poll import examples
-from maxmincaps.analysis.vote import MODELS, models_a_b_c, vote
+from maxmincaps.analysis.poll_results import examples
+from maxmincaps.analysis.vote import vote
+from maxmincaps.analysis.voters import MODELS, models_a_b_c
 from maxmincaps.errors import InputError
 from maxmincaps.report import mistakes, tables
 from maxmincaps.report.material import Material, Plate, absent, commands_for

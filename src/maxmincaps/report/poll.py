@@ -7,8 +7,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from maxmincaps.analysis.poll import Poll, Question, agreement, paper_rows
-from maxmincaps.analysis.poll import table_3 as rows_of_poll
+from maxmincaps.analysis.poll import Poll, Question
+from maxmincaps.analysis.poll_results import agreement, paper_rows
+from maxmincaps.analysis.poll_results import table_3 as rows_of_poll
 from maxmincaps.report.cells import DAGGER
 from maxmincaps.report.selection import NOT_PAPER
 from maxmincaps.report.style import FULL_WIDTH, LOOKS, letters, panel_title, styled

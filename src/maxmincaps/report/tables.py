@@ -5,7 +5,8 @@ from collections.abc import Iterable, Sequence
 from maxmincaps.analysis.claims import Evidence
 from maxmincaps.analysis.compare import complete, interval
 from maxmincaps.analysis.measures import best_points, final_points
-from maxmincaps.analysis.vote import MODELS, spread, vote, voters
+from maxmincaps.analysis.vote import spread, vote
+from maxmincaps.analysis.voters import MODELS, voters
 from maxmincaps.report.cells import BEST_NOTE, DAGGER, NONE, SD_NOTE, best_and_final, name_of
 from maxmincaps.report.selection import NOT_PAPER, Shown, budgets, mean, missing, title_with_mark
 from maxmincaps.report.table import NOT_RUN, Table
