@@ -9,11 +9,12 @@ import sys
 import pytest
 import torch
 
-from maxmincaps import Run, fit
+from maxmincaps import NORMALIZATIONS, Run, fit
 from maxmincaps.benchmark import compare
 from maxmincaps.cli import train
 from maxmincaps.recipe import NAMED, Recipe
 from maxmincaps.training.run import runs_under
+from maxmincaps.training.schema import Divergence
 from tests.conftest import TINY
 
 TINY_FLAGS = [
@@ -92,7 +93,7 @@ def test_train_evaluate_runs_and_verify_tell_one_story(command, tmp_path):
     code, shown = command("train", *TINY_FLAGS, "--normalization", "softmax", "--out", folder)
     assert code == 0
     assert "softmax" in shown
-    result = json.loads((folder / "result.json").read_text())
+    result = Run(folder).result
     assert f"{100 * result.final_test_accuracy:.2f} %" in shown
     assert command("verify", folder)[0] == 0
     _, shown = command("evaluate", folder, "--weights", "last")
@@ -147,7 +148,12 @@ def test_the_default_recipe_is_what_no_setting_means():
         (["train", "--normalization", "maxmn"], "no normalization is called 'maxmn'; there are softmax, max-min"),
         (["train", "--dataset", "mnits"], "no dataset is called 'mnits'; there are mnist"),
         (["train", "--iterations", "-1"], "iterations should be greater than or equal to 1, found '-1'"),
-        (["train", "--epoch", "3"], "Did you mean --epochs?"),
+        (["train", "--epoch", "3"], "did you mean --epochs?"),
+        (["train", "--lr", "3"], "did you mean --learning-rate?"),
+        (["export", "run", "--format", "onnx"], "did you mean --to?"),
+        (["train", "--colour-of-the-sky", "blue"], "no option is called --colour-of-the-sky; see maxmincaps train"),
+        (["runs", "--import", "no_such_module"], "--import no_such_module: cannot be imported"),
+        (["runs", "--import"], "--import: expected the name of a module"),
         (["train", "--precision", "fp8"], "should be 'fp32' or 'bf16'"),
         (["train", "--margin-low", "0.95"], "margin_low (0.95) must not exceed margin_high (0.9)"),
         (["train", "--learning-rate", "1e-7"], "learning_rate (1e-07) must not be below min_learning_rate (1e-06)"),
@@ -182,6 +188,24 @@ def test_wrong_input_is_one_clear_line_and_exit_code_two(command, tmp_path, monk
     assert expected in shown
     assert "Traceback" not in shown
     assert [path.name for path in tmp_path.iterdir() if path.suffix != ".lock"] == []
+
+
+def test_a_normalization_of_ones_own_is_used_after_an_explicit_import(command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my_norms.py").write_text(
+        "from maxmincaps import NORMALIZATIONS, Normalization\n"
+        "NORMALIZATIONS['cubed'] = Normalization(lambda logits: logits**3)\n"
+    )
+    train = ["train", *TINY_FLAGS, "--normalization", "cubed", "--out", "run"]
+    try:
+        assert command(*train)[0] == 2, "nothing of the current folder is imported by itself"
+        assert command(*train, "--import", "my_norms")[0] == 0
+        del NORMALIZATIONS["cubed"]
+        code, shown = command("evaluate", "run", "--import=my_norms.py")
+        assert code == 0, shown
+    finally:
+        NORMALIZATIONS.pop("cubed", None)
+        sys.modules.pop("my_norms", None)
 
 
 def test_an_unknown_setting_in_a_recipe_lists_the_right_ones(command, tmp_path):
@@ -275,7 +299,7 @@ def test_of_an_unfinished_run_every_verb_says_so_and_how_to_go_on(command, words
 
 @on_what_a_run_lacks
 def test_of_a_diverged_run_every_verb_says_so_and_where(command, begun, words, lacks):
-    begun.write("diverged.json", {"message": "the loss is not finite at epoch 1, step 3 (loss nan)", "epochs_done": 0})
+    begun.write("diverged.json", Divergence(message="the loss is not finite at epoch 1, step 3 (loss nan)"))
     code, shown = command(*words, "begun")
     assert code == 2
     said = f"the run diverged (the loss is not finite at epoch 1, step 3 (loss nan)) and has no {lacks}"
@@ -283,7 +307,7 @@ def test_of_a_diverged_run_every_verb_says_so_and_where(command, begun, words, l
 
 
 def test_a_diverged_run_is_listed_as_diverged_and_is_not_called_unfinished_by_train(command, begun):
-    begun.write("diverged.json", {"message": "the loss is not finite at epoch 1, step 3 (loss nan)", "epochs_done": 0})
+    begun.write("diverged.json", Divergence(message="the loss is not finite at epoch 1, step 3 (loss nan)"))
     assert "diverged" in command("runs", ".")[1]
     assert str(begun).endswith(", diverged: 0 of 2 epochs")
     code, shown = command("train", "--recipe", "begun/recipe.json", "--out", "begun")

@@ -67,7 +67,7 @@ def test_a_record_to_share_does_not_tell_where_its_user_keeps_images(tmp_path, r
     shutil.copytree(run, tmp_path / "run")
     own = Run(tmp_path / "run")
     own.write("recipe.json", own.recipe.with_changes(dataset="secret/patients").to_json())
-    own.write("data.json", {**own.data, "name": "secret/patients"})
+    own.write("data.json", own.data.model_copy(update={"name": "secret/patients"}))
     monkeypatch.setattr(record, "evaluate_run", lambda *_: (0.5, 10))
     shared = record.save_small_record(own.folder, tmp_path / "small", "last")
     texts = [path.read_text() for path in shared.folder.iterdir() if path.suffix != ".safetensors"]

@@ -173,3 +173,18 @@ def test_an_output_that_takes_no_more(undisturbed, tmp_path, tally):
     assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
     assert "No space left on device" in done.stderr
     tally("outputs", tried=1, ended_with_a_clear_line=1)
+
+
+@pytest.mark.parametrize("stream", [0, 1, 2])
+def test_a_stream_that_is_closed_from_the_start(undisturbed, stream):
+    words = [sys.executable, "-m", "maxmincaps", "runs", str(undisturbed.folder.parent)]
+    done = subprocess.run(["sh", "-c", f'exec "$@" {stream}>&-', "sh", *words], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert ("run" in done.stdout) == (stream != 1)
+
+
+def test_a_reader_that_stops_reading(undisturbed):
+    words = [sys.executable, "-m", "maxmincaps", "runs", str(undisturbed.folder.parent)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+        running.stdout.close()
+        assert running.stderr.read() == ""

@@ -1,12 +1,16 @@
-"""The command line: verbs are found here and loaded when they are called, so that `--help` needs no torch."""
+"""The command line. Commands are imported when they are called, so that `--help` answers without loading torch."""
 
+import importlib
+import importlib.util
 import io
+import os
 import signal
 import sys
 from collections.abc import Sequence
+from difflib import get_close_matches
+from pathlib import Path
 
-from cyclopts import App, CycloptsError, Group, MissingArgumentError, Parameter, UnknownCommandError
-from cyclopts.command_spec import CommandSpec
+from cyclopts import App, CycloptsError, Group, MissingArgumentError, Parameter, UnknownCommandError, UnknownOptionError
 from rich.text import Text
 
 from maxmincaps.errors import DivergedError, InputError, is_lack_of_memory, one_line
@@ -14,13 +18,29 @@ from maxmincaps.errors import DivergedError, InputError, is_lack_of_memory, one_
 INPUT_ERROR, DIVERGED, INTERRUPTED = 2, 3, 130
 """Exit codes: wrong input, a training that diverged, Ctrl-C."""
 
+SYNONYMS = {
+    "--lr": "--learning-rate",
+    "--batch": "--batch-size",
+    "--bs": "--batch-size",
+    "--data": "--dataset",
+    "--norm": "--normalization",
+    "--format": "--to",
+    "--output": "--out",
+    "--routings": "--iterations",
+    "--checkpoint": "--weights",
+    "--invert": "--swap",
+}
+"""Options that other tools have, with our name for each. They are suggested where a command has that option."""
 
-def _said(error: CycloptsError) -> Text:
-    """Say what is wrong with the arguments in one line."""
+
+def _format_error(error: CycloptsError) -> Text:
+    """Describe in one line what is wrong with the arguments."""
     if isinstance(error, UnknownCommandError):
-        return _line(_unknown(error))
+        return _line(_unknown_command(error))
+    if isinstance(error, UnknownOptionError):
+        return _line(_unknown_option(error))
     if isinstance(error, MissingArgumentError) and error.argument and not error.argument.tokens and not error.keyword:
-        # By its place on the command line, where the library's own sentence asks for an option that nobody writes.
+        # Positional arguments are named by their place; the library's sentence asks for an option that nobody writes.
         command, name = " ".join(error.command_chain or ()), error.argument.name.lstrip("-").upper()
         return _line(f"{command}: expected {name}, found nothing; see maxmincaps {command} --help")
     # Imported here, as they would be a third of the time in which `--help` answers.
@@ -32,14 +52,21 @@ def _said(error: CycloptsError) -> Text:
     return _line(in_words(cause) if isinstance(cause, ValidationError) else str(error))
 
 
-def _unknown(error: UnknownCommandError) -> str:
-    """Name the verbs that there are; the library's own sentence would load all of them, and torch with them."""
-    from difflib import get_close_matches
-
+def _unknown_command(error: UnknownCommandError) -> str:
+    """List the commands. The library's own message would import all of them, and torch with them."""
     word = (error.unused_tokens or [""])[0]
     names = [name for name in error.app or () if not name.startswith("-")]
     near = "".join(f"; did you mean {name}?" for name in get_close_matches(word, names, 1))
     return f"no command is called {word!r:.100}{near or '; there are ' + ', '.join(names)}"
+
+
+def _unknown_option(error: UnknownOptionError) -> str:
+    word = (error.token.keyword or error.token.value).partition("=")[0]
+    names = [name for argument in error.argument_collection if argument.parse for name in argument.names]
+    near = [SYNONYMS[word]] if SYNONYMS.get(word) in names else get_close_matches(word, names, 1)
+    command = " ".join(error.command_chain or ())
+    found = f"did you mean {near[0]}?" if near else f"see maxmincaps {command} --help"
+    return f"{command}: no option is called {word:.100}; {found}"
 
 
 def _line(message: str) -> Text:
@@ -49,81 +76,107 @@ def _line(message: str) -> Text:
 app = App(
     name="maxmincaps",
     help="Capsule networks with Max-Min normalization: train them, look inside, reproduce the paper.",
+    help_epilogue="`--import MODULE` (a module's name or a .py file) works with every command. It runs that module "
+    "first, so that a normalization which it registers can be used.",
     version_flags=["--version"],
-    error_formatter=_said,
-    suppress_keyboard_interrupt=False,  # it says how to go on
-    # A file may be called "[1].png", and --empty-images is no flag that anybody wants.
+    error_formatter=_format_error,
+    suppress_keyboard_interrupt=False,  # its message states how to continue
+    # A file may be called "[1].png", and nobody wants a flag such as --empty-images.
     default_parameter=Parameter(json_list=False, negative_iterable=""),
 )
-use, inside, paper, data = (
+_use, _inside, _paper, _data = (
     Group.create_ordered(title) for title in ("Train and use", "Look inside", "Reproduce the paper", "Data and speed")
 )
+look_app = App(name="look", help="Print what a trained network does: couplings, lengths, errors.", group=_inside)
+poll_app = App(name="poll", help="Show a network's errors to people (table 3, figure 10).", group=_inside)
+study_app = App(name="study", help="Run the paper's tables and figures.", group=_paper)
+data_app = App(name="data", help="Fetch, check and look at the datasets.", group=_data)
 
-
-class _Verb(CommandSpec):
-    """One line among the verbs of a list; its whole docstring once it is loaded, and so asked itself."""
-
-    def resolve(self, parent_app: App) -> App:
-        """Load the verb."""
-        verb = super().resolve(parent_app)
-        verb.help = None
-        return verb
-
-
-def _verb(parent: App, where: str, name: str, help: str, group: Group | None = None) -> None:
-    parent._commands[name] = _Verb(f"maxmincaps.cli.{where}", name, help=help, group=group)
-
-
-_verb(app, "train:train", "train", "Train a network and leave a record of it.", use)
-_verb(app, "train:quickstart", "quickstart", "Train Max-Min and Softmax on 4,000 digits and compare them.", use)
-_verb(app, "recipe:recipe", "recipe", "Show the recipes that come with the package.", use)
-_verb(app, "runs:evaluate", "evaluate", "Measure a run's network on its test set again.", use)
-_verb(app, "runs:predict", "predict", "Classify image files.", use)
-_verb(app, "runs:runs", "runs", "List the records below a folder.", use)
-_verb(app, "runs:verify", "verify", "Check that a record is whole and that its figures are true.", use)
-_verb(app, "export:export", "export", "Write a trained network as ONNX, torch program, hub folder or record.", use)
-
-_verb(app, "explorer:app", "app", "Open the explorer: draw a digit and watch it being routed.", inside)
-look_app = App(name="look", help="Print what a trained network does: couplings, lengths, errors.", group=inside)
-_verb(look_app, "analysis:evolution", "evolution", "Logits and couplings, iteration by iteration (figures 2 and 3).")
-_verb(look_app, "analysis:rows", "rows", "Three children's logits and couplings over the parents (figure 4).")
-_verb(look_app, "analysis:outputs", "outputs", "The class lengths of some test images (figure 5).")
-_verb(look_app, "analysis:tuning", "tuning", "The mean length of each capsule for each class (figure 6).")
-_verb(look_app, "analysis:misclassified", "misclassified", "The test images that a network gets wrong (figure 9).")
-_verb(look_app, "analysis:vote", "vote", "Several networks together (section 6).")
-app.command(look_app)
-poll_app = App(name="poll", help="Put a network's errors to people (table 3, figure 10).", group=inside)
-_verb(poll_app, "poll:open_", "open", "Serve the images that a vote of networks gets wrong.")
-_verb(poll_app, "poll:close", "close", "Take no more answers.")
-_verb(poll_app, "poll:status", "status", "Count the answers.")
-_verb(poll_app, "poll:report", "report", "People beside networks, as a table and a figure.")
-app.command(poll_app)
-
-study_app = App(name="study", help="Run the paper's tables and figures.", group=paper)
-_verb(study_app, "study:list_", "list", "Name all studies.")
-_verb(study_app, "study:show", "show", "Say what a study claims, runs and costs.")
-_verb(study_app, "study:run", "run", "Train what a study still lacks.")
-_verb(study_app, "study:status", "status", "Show which runs are done.")
-app.command(study_app)
-_verb(app, "report:report", "report", "Build one page: each claim of the paper beside our evidence.", paper)
-
-data_app = App(name="data", help="Fetch, check and look at the datasets.", group=data)
-_verb(data_app, "data:list_", "list", "Show all datasets and whether they are on this machine.")
-_verb(data_app, "data:get", "get", "Fetch datasets.")
-_verb(data_app, "data:check", "check", "Verify every hash again.")
-_verb(data_app, "data:show", "show", "Draw samples of each class.")
-app.command(data_app)
-_verb(app, "bench:bench", "bench", "Time our training step beside a textbook's, in one run.", data)
+_COMMANDS: list[tuple[App, Group | None, dict[str, tuple[str, str]]]] = [
+    (
+        app,
+        _use,
+        {
+            "train": ("train:train", "Train a network and write its run folder."),
+            "quickstart": ("train:quickstart", "Train Max-Min and Softmax on 4,000 digits and compare them."),
+            "recipe": ("recipe:recipe", "Show the recipes that come with the package."),
+            "evaluate": ("predict:evaluate", "Measure a run's network on its test set or on other images."),
+            "predict": ("predict:predict", "Classify image files or folders of them."),
+            "runs": ("runs:runs", "List the runs below a folder."),
+            "verify": ("predict:verify", "Check that a run folder is whole and that its figures are true."),
+            "export": ("export:export", "Write a trained network as ONNX, torch program, hub folder or small run."),
+        },
+    ),
+    (app, _inside, {"app": ("explorer:app", "Open the explorer: draw a digit and watch it being routed.")}),
+    (
+        look_app,
+        None,
+        {
+            "evolution": ("analysis:evolution", "Logits and couplings, iteration by iteration (figures 2 and 3)."),
+            "rows": ("analysis:rows", "Three children's logits and couplings over the parents (figure 4)."),
+            "outputs": ("analysis:outputs", "The class lengths of some test images (figure 5)."),
+            "tuning": ("analysis:tuning", "The mean length of each capsule for each class (figure 6)."),
+            "misclassified": ("analysis:misclassified", "The test images that a network gets wrong (figure 9)."),
+            "vote": ("analysis:vote", "Majority vote of several networks (section 6)."),
+        },
+    ),
+    (
+        poll_app,
+        None,
+        {
+            "open": ("poll:open_", "Serve the images that a majority vote of networks gets wrong."),
+            "close": ("poll:close", "Take no more answers."),
+            "status": ("poll:status", "Count the answers."),
+            "report": ("poll:report", "People beside networks, as a table and a figure."),
+        },
+    ),
+    (
+        study_app,
+        None,
+        {
+            "list": ("study:list_", "List all studies."),
+            "show": ("study:show", "Show what a study claims, runs and costs."),
+            "run": ("study:run", "Train the missing runs of a study."),
+            "status": ("study:status", "Show which runs are done."),
+        },
+    ),
+    (app, _paper, {"report": ("report:report", "Build one page: each claim of the paper beside our evidence.")}),
+    (
+        data_app,
+        None,
+        {
+            "list": ("data:list_", "Show all datasets and whether they are on this machine."),
+            "get": ("data:get", "Fetch datasets."),
+            "check": ("data:check", "Verify every hash again."),
+            "show": ("data:show", "Draw samples of each class."),
+        },
+    ),
+    (app, _data, {"bench": ("bench:bench", "Time our training step beside a textbook's, in one run.")}),
+]
+for _parent, _group, _commands in _COMMANDS:
+    for _name, (_path, _help) in _commands.items():
+        _parent.command(f"maxmincaps.cli.{_path}", name=_name, help=_help, group=_group)
+for _child in (look_app, poll_app, study_app, data_app):
+    app.command(_child)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run a command; wrong input is one line and exit code 2, never a traceback."""
+    """Run a command. Wrong input prints one line and exits with code 2, never with a traceback.
+
+    Args:
+        arguments: The words after the program's name. Default: those of this process.
+    """
+    _prepare_streams()
     signal.signal(signal.SIGTERM, _as_ctrl_c)
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # a pipe may have letters for neither bars nor check marks
-            stream.reconfigure(errors="replace")
     try:
-        app(arguments)
+        words = _import_named_modules(sys.argv[1:] if arguments is None else arguments)
+        for command in app.parse_commands(words)[1]:
+            if command.default_command is not None:
+                command.help = None  # so that its own page shows the whole docstring, not the line of the list
+        try:
+            app(words)
+        finally:
+            sys.stdout.flush()
     except InputError as error:
         _fail(str(error), INPUT_ERROR)
     except KeyboardInterrupt as stop:
@@ -136,6 +189,52 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if not is_lack_of_memory(error):
             raise
         _fail(f"not enough memory, a smaller batch or network needs less ({str(error) or 'refused'})", INPUT_ERROR)
+
+
+def _prepare_streams() -> None:
+    """Replace closed streams by the null device, and print a question mark where a pipe lacks a letter."""
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "r" if name == "stdin" else "w", encoding="utf-8"))  # noqa: PTH123, SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+
+
+def _import_named_modules(arguments: Sequence[str]) -> list[str]:
+    """Import what `--import` names, and return the other arguments."""
+    words, rest = list(arguments), []
+    while words and words[0] != "--":
+        word = words.pop(0)
+        name, equals, value = word.partition("=")
+        if name != "--import":
+            rest.append(word)
+            continue
+        if not equals and not words:
+            raise InputError("--import: expected the name of a module or a .py file, found nothing")
+        _import_module(value if equals else words.pop(0))
+    return rest + words
+
+
+def _import_module(name: str) -> None:
+    """Import a module by name, also from the current folder, or from a .py file."""
+    path = Path(name)
+    try:
+        if path.suffix == ".py":
+            spec = importlib.util.spec_from_file_location(path.stem, path.resolve(strict=True))
+            assert spec is not None
+            assert spec.loader is not None
+            sys.modules[path.stem] = module = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(module)
+            return
+        # Only for this import: a file of the current folder must not take the place of a library's module later.
+        sys.path.insert(0, str(Path.cwd()))
+        try:
+            importlib.import_module(name)
+        finally:
+            sys.path.remove(str(Path.cwd()))
+    except Exception as error:
+        raise InputError(f"--import {name}: cannot be imported: {type(error).__name__}: {error}") from error
 
 
 def _fail(message: str, code: int) -> None:

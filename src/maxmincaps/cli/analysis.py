@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from maxmincaps.cli.runs import RunFolder
+from maxmincaps.cli.predict import RunFolder
 from maxmincaps.cli.terminal import console, table, write_csv
 
 Csv = Annotated[Path | None, Parameter(help="Write the table to this file instead of printing it.")]

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from maxmincaps.cli.runs import RunFolder, Which
+from maxmincaps.cli.predict import RunFolder, Weights
 from maxmincaps.cli.terminal import console, percent
 from maxmincaps.errors import InputError
 
@@ -16,7 +16,7 @@ def export(
     to: Literal["onnx", "torch", "hub", "record"] = "onnx",
     out: Path | None = None,
     couplings: Annotated[bool, Parameter(negative="")] = False,
-    weights: Which = "best",
+    weights: Weights = "best",
 ) -> None:
     """Write a trained network for other programs, and check that it answers as before.
 
