@@ -16,20 +16,14 @@ from tests.conftest import TINY
 
 NETWORK = {name: TINY[name] for name in ("conv_channels", "types", "part_pose", "class_pose", "decoder")}
 QUICK = Budget(epochs=2, train_images=100, test_images=50, changes={**NETWORK, "batch_size": 50, "threads": 1})
-HELD_OUT = replace(QUICK, changes={**QUICK.changes, "validation": 50})
 BUDGETS = {
     "datasets": (replace(QUICK, seeds=2),),
     "mnist-record": (replace(QUICK, seeds=3, lines=("Max-Min",)), replace(QUICK, lines=("Softmax",))),
     "normalizations": (replace(QUICK, lines=("Max-Min", "Sum")),),
     "iterations": (replace(QUICK, values=(1, 3)),),
     "bounds": (replace(QUICK, values=(0.1, 1.0)),),
-    "choices": (replace(QUICK, lines=("default", "no ReLU")),),
-    "literal": (replace(QUICK, lines=("Softmax, literal recipe", "Max-Min, literal recipe")),),
-    "beginning": (replace(QUICK, lines=("Softmax, default", "Max-Min, default", "Max-Min, warm-up none")),),
-    "rates": (replace(HELD_OUT, lines=("Softmax, PrimaryCaps 0.3, W 1", "Max-Min, PrimaryCaps 0.3, W 1")),),
-    "options": (replace(HELD_OUT, lines=("plain", "no warm-up")),),
-    "learning": (replace(QUICK, seeds=2),),
-    "first-try": (replace(QUICK, lines=("Max-Min", "Sum")),),
+    "ablations": (replace(QUICK, lines=("default", "no ReLU")),),
+    "as-written": (replace(QUICK, lines=("Softmax, literal recipe", "Max-Min, literal recipe")),),
 }
 
 

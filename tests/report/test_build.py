@@ -19,7 +19,7 @@ from tests.analysis.runs import write_run, write_study
 
 NUMBERED = ["1-mnist-5k", "2", "2-all", "4", "5", "6", "7", "8", "9", "a1", "a2", "a3"]
 FIGURES = [*(f"figure-{name}" for name in NUMBERED), "confusion", "bounds", "choices", "training-curves"]
-FIGURES += ["test-against-training", "first-steps-1", "rates", "options", "learning"]
+FIGURES += ["test-against-training"]
 TABLES = [
     "claims",
     "table-1",
@@ -27,9 +27,6 @@ TABLES = [
     "table-2",
     "table-3",
     "table-4",
-    "default-by-epoch",
-    "learning-by-epoch",
-    "first-try",
     "literal",
     "all-runs",
     *(f"{name}-in-numbers" for name in ("figure-7", "figure-8", "bounds", "choices")),
@@ -136,7 +133,7 @@ def test_the_page_has_colours_for_the_dark_and_rules_for_print(page):
 def test_without_any_run_the_page_says_how_to_make_them(tmp_path):
     (tmp_path / "runs").mkdir()
     text = build(tmp_path / "runs", tmp_path / "report").read_text()
-    for study in ("datasets", "iterations", "mnist-record", "normalizations", "bounds", "choices", "evolution"):
+    for study in ("datasets", "iterations", "mnist-record", "normalizations", "bounds", "ablations", "evolution"):
         assert f"maxmincaps study run {study} --scale small" in text
     assert "Figure 1" in text
     assert "Not run yet." in text

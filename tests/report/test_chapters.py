@@ -2,23 +2,19 @@
 
 import re
 import shutil
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
 from maxmincaps.analysis.poll import Poll, Question
-from maxmincaps.errors import InputError
 from maxmincaps.recipe import Recipe
 from maxmincaps.report import chapters
 from maxmincaps.report.chapters import accuracy, inside, iterations, others
-from maxmincaps.report.learning_chapter import learning
 from maxmincaps.report.material import Material
 from maxmincaps.report.mistakes_chapter import mnist_record
 from maxmincaps.report.selection import matched_pairs
 from maxmincaps.studies import STUDIES
-from maxmincaps.training.run import Run
 from tests.analysis.runs import write_diverged, write_lengths, write_run, write_study
 
 
@@ -74,7 +70,7 @@ def test_a_choice_without_a_result_keeps_its_line_and_one_with_seeds_of_its_own_
     def accuracy(entry):
         return 99 - entry.recipe.seed - 0.5 * (entry.line.label == "reconstruction 20×")
 
-    rows = write_study(tmp_path, "choices", "small", accuracy, seeds=3)
+    rows = write_study(tmp_path, "ablations", "small", accuracy, seeds=3)
     write_diverged(rows, *[("no ReLU", None, "mnist", seed) for seed in range(3)])
     kept = [
         row
@@ -90,17 +86,6 @@ def test_a_choice_without_a_result_keeps_its_line_and_one_with_seeds_of_its_own_
     drawn = {names[line.get_ydata()[0]]: line.get_xdata()[0] for line in axes.lines if line.get_marker() == "D"}
     assert drawn["reconstruction 20×  (n = 2)"] == pytest.approx(-0.5)
     assert plates["choices-in-numbers"].content.rows[0][:4] == ("default", "98.00 ± 1.00", "98.00 ± 1.00", "3")
-
-
-def test_a_history_with_epochs_missing_is_wrong_input_and_costs_its_chapter_alone(tmp_path):
-    rows = list(write_study(tmp_path, "learning", "small", lambda entry: 99).values())
-    line = {"test_accuracy": 0.9, "running_train_accuracy": 0.9, "dead_children": 0.1}
-    for row in rows:
-        Run(Path(row.folder)).write("history.jsonl", [line] * 8)
-    assert learning(Material(rows, STUDIES))
-    Run(Path(rows[0]["folder"])).write("history.jsonl", [line] * 7)
-    with pytest.raises(InputError, match=r"history\.jsonl: expected 8 epochs, found 7"):
-        learning(Material(rows, STUDIES))
 
 
 def test_what_people_said_of_networks_that_nobody_can_name_is_not_taken_for_the_papers_budget():

@@ -14,9 +14,6 @@ from maxmincaps.errors import InputError
 from maxmincaps.report import curves, mistakes, routing
 from maxmincaps.report import responses as response_figures
 from maxmincaps.report.architecture import architecture
-from maxmincaps.report.beginning import Curve, first_steps
-from maxmincaps.report.learning_chapter import LEARNING_TOLD, learning
-from maxmincaps.report.material import Material
 from maxmincaps.report.poll import human_or_network
 from maxmincaps.report.style import LOOKS, footnote, for_page, ink_on, save
 from maxmincaps.training.responses import responses
@@ -108,37 +105,6 @@ def test_a_legend_names_softmax_before_max_min_though_the_first_panel_has_max_mi
     figure = curves.by_epoch([("MNIST", {"max-min": both["max-min"]}), ("CIFAR10", both)])
     [legend] = [axes.get_legend() for axes in figure.axes if axes.get_legend()]
     assert [text.get_text() for text in legend.get_texts()] == ["Softmax", "Max-Min", "mine"]
-
-
-def test_each_changed_setting_has_its_column_with_the_default_behind_it():
-    steps = [
-        {"sum_length": 1.0, "class_length": 0.5, "part_length": 0.1, "loss": 0.4 - 0.1 * step, "couplings": [0, 0.4, 1]}
-        | {"gradients": {"votes": 1e-4, "primary": 1e-4, "conv1": 1e-4}}
-        for step in range(3)
-    ]
-    both = [Curve("max-min", "default", steps, default=True), Curve("max-min", "none", steps[:2])]
-    figure = first_steps([("warm-up", both), ("start", both[:1])])
-    assert [axes.get_title(loc="left") for axes in figure.axes[:2]] == ["(a) warm-up", "(b) start"]
-    default, none = figure.axes[-2].lines
-    assert list(default.get_ydata()) == pytest.approx([0.4, 0.3, 0.2])
-    assert default.get_linewidth() > none.get_linewidth()
-
-
-def test_a_study_half_of_which_was_run_shows_that_half(rows, studies):
-    """Only Max-Min's runs are there."""
-    half = Material([row for row in rows if row.recipe.normalization == "max-min"], studies)
-    plates = {plate.name: plate for plate in learning(half)}
-    assert [line[0] for line in plates["learning-by-epoch"].content.rows] == ["Max-Min"]
-    assert len(plates["learning"].content.axes) == len(LEARNING_TOLD)
-
-
-def test_a_grid_of_settings_shows_every_accuracy_the_best_in_bold_and_the_named_one_framed():
-    found = {(0.3, 1.0): 97.0, (1.0, 1.0): 96.5}
-    figure = curves.grids([("max-min", found)], "accuracy (%)", "W", "PrimaryCaps", (0.3, 1.0), (1.0, 3.0), (1.0, 3.0))
-    found = {text.get_text(): text.get_fontweight() for text in figure.axes[0].texts}
-    assert found == {"97.00": "bold", "96.50": "normal", "not run": "normal"}
-    (frame,) = figure.axes[0].patches
-    assert frame.get_center().tolist() == pytest.approx([1, 1])
 
 
 def test_the_words_of_a_choice_without_runs_are_beside_the_guide_and_a_hundredth_of_a_point_looks_small():

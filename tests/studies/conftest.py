@@ -7,7 +7,8 @@ from safetensors.torch import load_file
 
 from maxmincaps.recipe import Recipe
 from maxmincaps.studies.launch import launch
-from maxmincaps.training.run import runs_under
+from maxmincaps.training.run import Run, runs_under
+from maxmincaps.training.schema import RunResult
 from tests.conftest import TINY
 
 TIMES = {"images_per_s", "seconds", "peak_memory_mb"}
@@ -35,6 +36,17 @@ def bits(folder) -> dict[str, object]:
         }
         found[record.folder.name] = (json.dumps(history), json.dumps(result), tensors)
     return found
+
+
+def write_run(folder, recipe: Recipe, best: float) -> Run:
+    """Write a finished run with a given test accuracy."""
+    run = Run(folder / recipe.fingerprint())
+    run.folder.mkdir(parents=True)
+    run.write("recipe.json", recipe.to_json())
+    accuracies = {"best_test_accuracy": best, "final_test_accuracy": best, "train_accuracy": 1.0}
+    accuracies |= {"best_running_train_accuracy": 1.0}
+    run.write("result.json", RunResult(**accuracies, best_epoch=1, best_chosen_by="test", epochs=1, seconds=1.0))
+    return run
 
 
 @pytest.fixture(scope="session")

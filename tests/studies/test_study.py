@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 
 from maxmincaps.errors import InputError
 from maxmincaps.recipe import Recipe
-from maxmincaps.studies import STUDIES, beginning
-from maxmincaps.studies.paces import THOROUGH
+from maxmincaps.studies import STUDIES, bounds, find_study
 from maxmincaps.studies.study import Budget, Line, Study, parse_only, select, unique
 from maxmincaps.training.checkpoint import network_for
 from maxmincaps.training.prepare import optimizer_for
@@ -39,13 +38,13 @@ def test_every_value_of_the_paper_has_a_line_that_tests_it(study):
 def test_a_scale_with_another_network_than_the_papers_has_a_name_of_its_own(study, scale):
     sizes = {(recipe.conv_channels, recipe.types, recipe.decoder) for recipe in study.grid(scale)}
     paper = {(256, None, (512, 1024))}
-    assert sizes != paper if scale in ("minute", "quarter") else sizes == paper
+    assert sizes != paper if scale == "minute" else sizes == paper
 
 
 def test_what_two_studies_share_is_one_run():
     prints = {
         name: {recipe.fingerprint() for recipe in STUDIES[name].grid("full")}
-        for name in ("datasets", "normalizations", "iterations", "bounds", "choices")
+        for name in ("datasets", "normalizations", "iterations", "bounds", "ablations")
     }
     default = {Recipe(dataset="mnist", epochs=20, seed=seed).fingerprint() for seed in range(5)}
     assert default <= set.intersection(*prints.values())
@@ -124,14 +123,14 @@ def test_unique_keeps_the_order():
     assert [recipe.seed for recipe in unique(recipes)] == [2, 1, 0]
 
 
-@pytest.mark.parametrize("normalization", list(beginning.BY_RULE))
-def test_the_first_steps_vary_what_the_rule_gives(normalization):
-    recipe = Recipe(normalization=normalization)
+def test_w_is_fixed_at_what_the_default_recipe_uses_for_q_of_one():
+    recipe = Recipe(normalization="max-min")
     network = network_for(recipe, (1, 28, 28), 10)
     rates = {group["name"]: group["rate"] for group in optimizer_for(recipe, network).param_groups}
-    assert beginning.BY_RULE[normalization] == pytest.approx((network.digits.sigma, rates["votes"]), rel=1e-3)
+    assert network.digits.sigma == pytest.approx(bounds.VOTE_SIGMA, rel=1e-3)
+    assert rates["votes"] == pytest.approx(bounds.VOTE_RATE, rel=1e-3)
 
 
-def test_the_recipe_thorough_is_the_one_that_was_studied():
-    named = Recipe.from_file("thorough")
-    assert named == Recipe(epochs=named.epochs, **THOROUGH)
+@pytest.mark.parametrize(("former", "name"), [("choices", "ablations"), ("literal", "as-written")])
+def test_former_names_are_still_found(former, name):
+    assert find_study(former) is STUDIES[name]

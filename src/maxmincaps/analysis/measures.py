@@ -59,11 +59,6 @@ def percent_by_epoch(row: RunSummary, name: str) -> list[float]:
     return [100 * getattr(line, name) for line in history]
 
 
-def held_out_points(row: RunSummary) -> float:
-    """Give the best epoch's accuracy in percent, on the images that chose it: held-out ones, if there are any."""
-    return max(accuracies_by_epoch(row))
-
-
 def has(row: RunSummary, name: str) -> bool:
     """Tell whether a run's record holds a file."""
     return (Path(row.folder) / name).exists()

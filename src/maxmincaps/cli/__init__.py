@@ -89,7 +89,7 @@ _use, _inside, _paper, _data = (
 )
 look_app = App(name="look", help="Print what a trained network does: couplings, lengths, errors.", group=_inside)
 poll_app = App(name="poll", help="Show a network's errors to people (table 3, figure 10).", group=_inside)
-study_app = App(name="study", help="Run the paper's tables and figures.", group=_paper)
+study_app = App(name="study", help="Run the paper's tables and figures, or your own study file.", group=_paper)
 data_app = App(name="data", help="Fetch, check and look at the datasets.", group=_data)
 
 _COMMANDS: list[tuple[App, Group | None, dict[str, tuple[str, str]]]] = [
@@ -138,6 +138,7 @@ _COMMANDS: list[tuple[App, Group | None, dict[str, tuple[str, str]]]] = [
             "show": ("study:show", "Show what a study claims, runs and costs."),
             "run": ("study:run", "Train the missing runs of a study."),
             "status": ("study:status", "Show which runs are done."),
+            "report": ("study:report", "Print the accuracies of each line of a study."),
         },
     ),
     (app, _paper, {"report": ("report:report", "Build one page: each claim of the paper beside our evidence.")}),

@@ -1,7 +1,7 @@
-"""`maxmincaps study`: list, show, run and status of the paper's tables and figures."""
+"""`maxmincaps study`: run and report the paper's tables and figures, or a user's own study file."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Executor
 from contextlib import contextmanager
 from datetime import timedelta
@@ -11,27 +11,39 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from maxmincaps.cli.terminal import console, percent, styled, table
+from maxmincaps.cli.terminal import console, percent, styled, table, write_csv
 from maxmincaps.errors import InputError, check_name
 from maxmincaps.recipe import Recipe
-from maxmincaps.studies import STUDIES
+from maxmincaps.studies import STUDIES, find_study
 from maxmincaps.studies.progress import LaunchObserver, Outcome
 from maxmincaps.studies.progress import Progress as GridProgress
-from maxmincaps.studies.study import Entry, Study, parse_only, select, unique
+from maxmincaps.studies.study import DEFAULT_SCALE, Entry, Study, parse_only, select, unique
 
 if TYPE_CHECKING:
     from maxmincaps.studies.cost import Cost
 
-Name = Annotated[str, Parameter(help="A study's name (`maxmincaps study list`), or `all`.")]
+Name = Annotated[
+    str,
+    Parameter(
+        help="A study's name (`maxmincaps study list`), `all`, or the path of your own study file, which ends "
+        "in .py and is executed as Python code."
+    ),
+]
 SCALES = list(dict.fromkeys(scale for study in STUDIES.values() for scale in study.scale_names()))
-Scale = Annotated[str, Parameter(help=f"How much each run may cost, if the study has it: {', '.join(SCALES)}.")]
+Scale = Annotated[
+    str | None,
+    Parameter(
+        help=f"How much each run may cost, if the study has it: {', '.join(SCALES)}. Default: {DEFAULT_SCALE}, or the "
+        "last scale of a study file that has no such scale."
+    ),
+]
 Only = Annotated[str, Parameter(help="Only some runs, such as dataset=mnist,seed=0; the same name twice means either.")]
 Seeds = Annotated[int | None, Parameter(help="Seeds 0 to N − 1, instead of as many as the scale has.")]
 Out = Annotated[Path, Parameter(help="The folder of the records. All studies share one, and with it their runs.")]
 
 
 def list_() -> None:
-    """Name all studies."""
+    """List the studies that come with the package."""
     shown = table("Studies", "name", "in the paper", "claim", "runs at each scale")
     for study in STUDIES.values():
         runs = ", ".join(f"{scale} {len(study.grid(scale))}" for scale in study.scale_names())
@@ -40,13 +52,13 @@ def list_() -> None:
 
 
 def show(name: Name) -> None:
-    """Say what a study claims, which runs it has at each scale, and what the paper reports."""
+    """Show what a study claims, which runs it has at each scale, and what the paper reports."""
     for study in _studies(name):
         console.say(styled((study.name, "bold"), f" ({study.title})\n\n{study.about}"))
         own = study.borrows or study
         shown = table("Scales", "scale", "#runs", "each", "to know")
         for scale in study.scale_names():
-            budgets = "\n".join(budget.in_words(own.datasets) for budget in own.scales[scale])
+            budgets = "\n".join(budget.describe(own.datasets) for budget in own.scales[scale])
             shown.add_row(scale, str(len(study.grid(scale))), budgets, own.notes.get(scale, ""))
         if study.scale_names():
             console.print(shown)
@@ -55,13 +67,14 @@ def show(name: Name) -> None:
 
 
 def status(
-    name: Name = "all", *, scale: Scale = "small", only: Only = "", seeds: Seeds = None, out: Out = Path("runs")
+    name: Name = "all", *, scale: Scale = None, only: Only = "", seeds: Seeds = None, out: Out = Path("runs")
 ) -> None:
     """Show which runs of a study are done, and what they came to."""
     from maxmincaps.studies.table import budget_in_words, deduplicate, read
 
     reading = read(out)
     by_print = {row.fingerprint: row for row in deduplicate(reading.rows)}
+    scale = _scale(name, scale)
     shown = table(
         f"Runs in {out}, scale {scale}", "study", "line", "dataset", "#seed", "state", "#best", "#final", "cost"
     )
@@ -84,7 +97,7 @@ def status(
 def run(
     name: Name,
     *,
-    scale: Scale = "small",
+    scale: Scale = None,
     only: Only = "",
     seeds: Seeds = None,
     workers: int = 1,
@@ -112,6 +125,7 @@ def run(
     for option, count in (("workers", workers), ("threads", threads), ("seeds", seeds)):
         if count is not None and count < 1:
             raise InputError(f"--{option}: expected at least 1, found {count}")
+    scale = _scale(name, scale)
     entries = [entry for study in _with_scale(name, scale) for entry in study.entries(scale, seeds)]
     recipes = unique(entry.recipe for entry in select(entries, parse_only(only)))
     if not entries:
@@ -140,23 +154,68 @@ def run(
         )
 
 
+def report(
+    name: Name, *, scale: Scale = None, seeds: Seeds = None, out: Out = Path("runs"), csv: Path | None = None
+) -> None:
+    """Print the accuracies of each line of a study, and its difference from the first line, seed by seed.
+
+    `maxmincaps report` builds the page with all figures and claims of the paper's studies.
+
+    Parameters
+    ----------
+    csv: Path
+        Write the table to this file instead.
+    """
+    from maxmincaps.analysis.lines import line_results
+    from maxmincaps.studies.table import read, study_rows
+
+    rows = read(out).rows
+    scale = _scale(name, scale)
+    found = [
+        line
+        for study in _with_scale(name, scale)
+        for line in line_results(study_rows(study, scale, rows, seeds), (study.borrows or study).lines[0].label)
+    ]
+    if not found:
+        raise InputError(f"{out}: no finished run of study {name} at scale {scale}; `maxmincaps study run` trains them")
+    cells = [line.cells() for line in found]
+    if csv:
+        write_csv(csv, cells)
+        console.say(f"{csv}: {len(cells)} rows")
+        return
+    shown = table(f"Runs in {out}, scale {scale}: accuracies in percent, mean ± sd over n runs", *_numbers(cells[0]))
+    for line in cells:
+        shown.add_row(*line.values())
+    console.print(shown)
+
+
+def _numbers(columns: Iterable[str]) -> list[str]:
+    words = ("study", "dataset", "line")
+    return [name if name in words else f"#{name}" for name in columns]
+
+
 def _what_there_is(entries: list[Entry], only: dict[str, tuple[str, ...]]) -> str:
     """Say what could have been asked for instead of the first name that no run has."""
     for name, values in only.items():
         if not select(entries, {name: values}):
-            there = ", ".join(dict.fromkeys(repr(entry.of(name)) for entry in entries))
+            there = ", ".join(dict.fromkeys(repr(entry.get(name)) for entry in entries))
             return f"its lines are {there}" if name == "line" else f"its {name} is one of {there}"
     return "it has runs with each of these, and none with all of them"
 
 
 def _studies(name: str) -> list[Study]:
-    return list(STUDIES.values()) if name == "all" else [STUDIES[check_name(name, STUDIES, "study")]]
+    return list(STUDIES.values()) if name == "all" else [find_study(name)]
+
+
+def _scale(name: str, scale: str | None) -> str:
+    """Return the scale that was given, or the default scale of the study."""
+    return scale or (None if name == "all" else find_study(name).default_scale()) or DEFAULT_SCALE
 
 
 def _with_scale(name: str, scale: str) -> list[Study]:
-    """Give the studies that have this scale; one that is asked for by name must have it."""
+    """Return the studies that have this scale. A study that is given by its name must have it."""
     if name != "all":
-        study = STUDIES[check_name(name, STUDIES, "study")]
+        study = find_study(name)
         if study.scale_names():
             check_name(scale, study.scale_names(), f"scale of {name}")
         return [study] if study.scale_names() else []

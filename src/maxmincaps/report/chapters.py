@@ -11,7 +11,6 @@ from maxmincaps.report import curves, own_tables, tables
 from maxmincaps.report import responses as response_figures
 from maxmincaps.report import routing as routing_figures
 from maxmincaps.report.architecture import Shapes, architecture, shapes_of
-from maxmincaps.report.learning_chapter import learning
 from maxmincaps.report.material import Material, Plate, absent
 from maxmincaps.report.mistakes_chapter import mnist_record
 from maxmincaps.report.selection import (
@@ -225,6 +224,5 @@ CHAPTERS = (
     Chapter("accuracy", "Accuracy on five datasets", accuracy),
     Chapter("mnist-record", "The MNIST record, and its errors", mnist_record),
     Chapter("others", "Other normalizations, bounds and choices", others),
-    Chapter("learning", "How training was chosen", learning),
     Chapter("runs", "Every run", everything),
 )

@@ -8,10 +8,9 @@ from statistics import fmean
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
 from matplotlib.ticker import FormatStrFormatter, MaxNLocator, NullLocator
 
-from maxmincaps.report.style import FAINT, FULL_WIDTH, INK, LOOKS, ink_on, letters, look, panel_title, shades, styled
+from maxmincaps.report.style import FAINT, FULL_WIDTH, INK, LOOKS, letters, look, panel_title, styled
 
 COLUMNS = 3
 NARROWEST = 0.5
@@ -169,43 +168,6 @@ def beside(reference: str, lines: Sequence[tuple[str, Sequence[float] | str]], m
     axes.grid(axis="x")
     axes.spines["left"].set_visible(False)
     axes.tick_params(axis="y", length=0)
-    return figure
-
-
-@styled
-def grids(
-    panels: Sequence[tuple[str, Mapping[tuple[float, float], float]]],
-    measure: str,
-    across: str,
-    down: str,
-    rows: Sequence[float],
-    columns: Sequence[float],
-    framed: tuple[float, float],
-) -> Figure:
-    """Draw one panel a normalization: the measure in percent for each pair of values, best in bold, one in a frame."""
-    figure = Figure(figsize=(FULL_WIDTH, 2.6))
-    grid = figure.subplots(1, len(panels), squeeze=False)[0]
-    for number, (axes, letter, (name, found)) in enumerate(zip(grid, letters(), panels, strict=False)):
-        this = look(name)
-        panel_title(axes, letter, f"{this.label}, {measure}", this.colour)
-        values = np.array([[found.get((row, column), math.nan) for column in columns] for row in rows])
-        # Most differences lie among the good ones; what lies far below is as pale as what lies a little below.
-        top = np.nanmax(values) if found else 100.0
-        picture = axes.imshow(values, cmap=shades(this.colour, 0.1), vmin=top - 4, vmax=top, aspect="auto")
-        for (row, column), value in np.ndenumerate(values):
-            text = "not run" if math.isnan(value) else f"{value:.2f}"
-            ink = INK if math.isnan(value) else ink_on(picture.to_rgba(value))
-            axes.text(
-                column, row, text, ha="center", va="center", color=ink, fontweight="bold" if value == top else None
-            )
-        corner = columns.index(framed[1]) - 0.48, rows.index(framed[0]) - 0.47
-        axes.add_patch(Rectangle(corner, 0.96, 0.94, fill=False, edgecolor=INK, linewidth=1.5))
-        axes.set_xticks(range(len(columns)), [f"{place:g}" for place in columns])
-        axes.set_yticks(range(len(rows)), [f"{place:g}" for place in rows])
-        axes.set_xlabel(across)
-        axes.set_ylabel(down if number == 0 else "")
-        axes.spines[:].set_visible(False)
-        axes.tick_params(length=0)
     return figure
 
 

@@ -1,11 +1,10 @@
-"""Tables that the paper does not have: lines and epochs side by side, points of curves, everything that was run."""
+"""Tables that the paper does not have: lines side by side, points of curves, everything that was run."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from itertools import groupby, product
 from typing import Any
 
-from maxmincaps.analysis.compare import complete, interval
-from maxmincaps.analysis.measures import accuracies_by_epoch, best_points, final_points
+from maxmincaps.analysis.measures import best_points, final_points
 from maxmincaps.recipe import IDENTITY
 from maxmincaps.report.cells import BEST_NOTE, NONE, SD_NOTE, best_and_final, name_of, with_sd
 from maxmincaps.report.selection import Shown, budgets, differences, mean, missing, title_with_mark
@@ -24,28 +23,6 @@ def of_lines(runs: Shown, name: str) -> Table:
         rows=tuple((line.label, *best_and_final(runs.of(dataset, line.label))) for line in runs.study.lines),
         notes=(BEST_NOTE, SD_NOTE),
         words=("Budget",),
-    )
-
-
-def by_epoch(lines: Mapping[str, Sequence[RunSummary]], name: str) -> Table:
-    """Give the mean test accuracy after each epoch, a line for each normalization, by its label."""
-    histories = {label: [accuracies_by_epoch(row) for row in complete(rows)] for label, rows in lines.items()}
-    epochs = max((len(own) for found in histories.values() for own in found), default=0)
-    return Table(
-        name=name,
-        caption="Test accuracy after each epoch (%).",
-        columns=("Normalization", *map(str, range(1, epochs + 1)), "n"),
-        rows=tuple(
-            (
-                label,
-                *(with_sd(interval(at)) for at in zip(*found, strict=True)),
-                # A line may have fewer epochs than others, or no complete run at all.
-                *(NONE if found else missing(lines[label]),) * (epochs - max(map(len, found), default=0)),
-                how_many(lines[label]),
-            )
-            for label, found in histories.items()
-        ),
-        notes=(f"Budget: {budgets(row for rows in lines.values() for row in rows)}.", SD_NOTE),
     )
 
 

@@ -74,7 +74,7 @@ def _points(
 
 def others(material: Material) -> list[Plate]:
     """Table 4, bounds, choices, and the paper taken literally."""
-    names = ("normalizations", "bounds", "choices", "literal")
+    names = ("normalizations", "bounds", "ablations", "as-written")
     runs, bounds, choices, literal = (material.shown(name) for name in names)
     words = "Other ways from logits to couplings, the paper's numbers beside ours."
     recipes = "Both normalizations with our default recipe, and with the paper's words taken literally."

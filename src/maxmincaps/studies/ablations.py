@@ -1,13 +1,13 @@
-"""Ours: what in an implementation matters.
+"""Ablations (not in the paper): one detail of the implementation changed at a time.
 
-Claim    none of the paper's. Implementations of capsule routing differ in details that papers leave open; this says
-         what each is worth, beside the default.
-Runs     MNIST with Max-Min: the default; gradients through all iterations; the reconstruction loss weighed 20 times as
-         much, as in Sabour's code; no ReLU in PrimaryCaps, or no squash; couplings that never change; and the paper's
-         words taken literally, with Sabour's initial values and one learning rate for all weights.
+Claim    none of the paper's. Implementations of capsule routing differ in details that papers leave open. This study
+         measures what each is worth, beside the default.
+Runs     MNIST with Max-Min: the default; gradients through all iterations; the reconstruction loss weighted 20 times as
+         much, as in Sabour's code; no ReLU in PrimaryCaps, or no squash; uniform routing coefficients; and the recipe
+         `paper`: Sabour's initial values and one learning rate for all weights.
 Measure  the best test accuracy, and the final one.
 Cost     at 210 images/s (full backpropagation: 60): about 190 hours at `paper`, 2 at `small`.
-Command  maxmincaps study run choices --scale small
+Command  maxmincaps study run ablations --scale small
 """
 
 from maxmincaps.recipe import settings_in
@@ -15,8 +15,8 @@ from maxmincaps.studies.study import Budget, Line, Study
 from maxmincaps.studies.table_1_datasets import MINUTE
 
 ABLATIONS = Study(
-    name="choices",
-    title="Choices",
+    name="ablations",
+    title="Ablations",
     claim="What the details that papers leave open are worth, each beside the default.",
     about=__doc__,
     datasets=("mnist",),
@@ -36,7 +36,7 @@ ABLATIONS = Study(
         "minute": (MINUTE,),
     },
     notes={
-        "paper": "not in the paper; the epochs are ours",
+        "paper": "not in the paper; the number of epochs is ours",
         "full": "not in the paper",
         "small": "10,000 of 60,000 training images, 8 epochs; not in the paper",
         "minute": "a smaller network than the paper's",

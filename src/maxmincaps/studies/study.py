@@ -1,4 +1,4 @@
-"""A study: a table or a figure of the paper, written down as the grid of runs that it needs."""
+"""Studies: a table or a figure of the paper, described as the grid of runs that it needs."""
 
 import re
 from collections.abc import Collection, Iterable, Mapping
@@ -21,64 +21,77 @@ SHORT = {
     "cifar10": "CIFAR10",
     "mnist-5k": "MNIST-5k",
 }
-"""What the paper's tables call the datasets."""
+"""The names of the datasets in the paper's tables."""
 LONG = {
     "rotated-mnist": "Rotated MNIST (rMNIST)",
     "fashion-mnist": "Fashion-MNIST (fMNIST)",
     "background-mnist": "MNIST on photographs (bMNIST)",
 }
-"""The same for readers who have not met its short names yet."""
+"""Names for readers who do not know the short ones yet."""
 PAPER_SCALE = "paper"
 """The scale with the paper's budget."""
+DEFAULT_SCALE = "small"
+"""The scale that a command uses if none is given and the study has it."""
 
 SMALLER_NETWORK: Mapping[str, Any] = {"conv_channels": 16, "types": 4, "decoder": (64, 128)}
 """The network of the scale `minute`: the paper's with far fewer kernels, so that a run takes seconds."""
 HALF_PRECISION: Mapping[str, Any] = {"precision": "bf16"}
-"""For runs of the scale `small` that one core should end within an hour and a half; it needs a processor with bf16."""
+"""Large matrix products in bf16. It needs a processor that has bf16."""
 
 
 def title_of(dataset: str) -> str:
-    """Give a dataset the name that the paper gives it, or its own."""
+    """Return the paper's name of a dataset, or the stem of a user's own file."""
     return SHORT.get(dataset, Path(dataset).stem)
 
 
 @dataclass(frozen=True)
 class Line:
-    """One line of a table or one point of a curve: what its runs share, under the name that the paper gives it."""
+    """One line of a table or one point of a curve.
+
+    Args:
+        label: The name of the line in tables and figures.
+        settings: Recipe settings that all runs of the line share.
+        value: Place on the horizontal axis of a curve, such as the number of iterations.
+    """
 
     label: str
     settings: Mapping[str, Any]
     value: float | None = None
-    """Where it lies on the horizontal axis of a curve: the number of iterations, the bound."""
 
 
 SOFTMAX = Line("Softmax", {"normalization": "softmax"})
 MAX_MIN = Line("Max-Min", {"normalization": "max-min"})
+UNIFORM = Line("Uniform (control)", {"normalization": "uniform"})
 NAMES = {line.settings["normalization"]: line.label for line in (SOFTMAX, MAX_MIN)}
-"""What the paper calls the two that it compares."""
+"""The paper's names of the two normalizations that it compares."""
 
 
 @dataclass(frozen=True)
 class Budget:
-    """What one run may cost, and how many there are. A scale is one or several: the first that fits a run is used."""
+    """The size of the runs of a scale. A scale is one budget or several; a run uses the first that fits it.
+
+    Args:
+        epochs: Epochs of each run.
+        seeds: Number of seeds, from 0.
+        train_images: Training images. None: all.
+        test_images: Test images that each epoch is evaluated on. The final accuracies are always of all. None: all.
+        changes: Settings that differ from the study's own, such as a smaller network.
+        datasets: The datasets that the budget is for. Empty: all of the study.
+        lines: The labels of the lines that it is for. Empty: all.
+        values: The values of the horizontal axis that it is for. Empty: all.
+    """
 
     epochs: int
     seeds: int = 1
     train_images: int | None = None
-    """Training images. None: all."""
     test_images: int | None = None
-    """Test images that each epoch is judged by; the final figures are always of all. None: all."""
     changes: Mapping[str, Any] = field(default_factory=dict)
-    """Settings that differ from the study's own, such as a smaller network."""
     datasets: tuple[str, ...] = ()
-    """The datasets that it is for. Empty: all of the study."""
     lines: tuple[str, ...] = ()
-    """The labels of the lines that it is for. Empty: all."""
     values: tuple[float, ...] = ()
-    """The places on the horizontal axis that it is for. Empty: all."""
 
     def fits(self, dataset: str, line: Line) -> bool:
-        """Tell whether runs of this line on this dataset have this budget."""
+        """Return whether the budget is for runs of this line on this dataset."""
         return (
             dataset in (self.datasets or (dataset,))
             and line.label in (self.lines or (line.label,))
@@ -86,20 +99,16 @@ class Budget:
         )
 
     def settings(self) -> dict[str, Any]:
-        """Give what goes into the recipe."""
-        return {
-            "epochs": self.epochs,
-            "train_images": self.train_images,
-            "test_images": self.test_images,
-            **self.changes,
-        }
+        """Return the recipe settings that the budget fixes."""
+        sizes = {"epochs": self.epochs, "train_images": self.train_images, "test_images": self.test_images}
+        return {**sizes, **self.changes}
 
-    def in_words(self, datasets: Collection[str]) -> str:
-        """Say it in a line, for a study of these datasets: a budget may be shared, and be for more than those."""
+    def describe(self, datasets: Collection[str]) -> str:
+        """Return a one-line description for a study of these datasets. A budget may be shared by several studies."""
         images = "all training images" if self.train_images is None else f"{self.train_images:,} training images"
         parts = [f"{pluralize(self.epochs, 'epoch')} of {images}", pluralize(self.seeds, "seed")]
         if self.test_images:
-            parts.append(f"each epoch judged by {self.test_images:,} test images")
+            parts.append(f"each epoch evaluated on {self.test_images:,} test images")
         if "conv_channels" in self.changes:
             parts.append("a smaller network than the paper's")
         if self.changes.get("precision") == "bf16":
@@ -111,19 +120,19 @@ class Budget:
 
 @dataclass(frozen=True)
 class Entry:
-    """One run of a study: its recipe, and the place in the table that its result belongs to."""
+    """One run of a study: its recipe, and the line of the table that its result belongs to."""
 
     line: Line
     recipe: Recipe
 
-    def of(self, name: str) -> Any:
-        """Give the value of `name`: a setting, `line` or `value`."""
+    def get(self, name: str) -> Any:
+        """Return the value of a setting, of `line` or of `value`."""
         own = {"line": self.line.label, "value": self.line.value}
         return own[name] if name in own else getattr(self.recipe, check_name(name, Recipe.model_fields, "setting"))
 
-    def has(self, name: str, wanted: Iterable[str]) -> bool:
-        """Tell whether the value of `name` is one of the wanted ones, as they are written."""
-        return any(_same(self.of(name), text) for text in wanted)
+    def matches(self, name: str, texts: Iterable[str]) -> bool:
+        """Return whether the value of `name` equals one of the values, which are given as text."""
+        return any(_equals_text(self.get(name), text) for text in texts)
 
 
 @dataclass(frozen=True)
@@ -140,28 +149,47 @@ class PaperValue:
 
 @dataclass(frozen=True)
 class Study:
-    """A table or figure of the paper: what it claims, what it reports, and which runs test it."""
+    """A grid of runs that tests a claim, such as a table or a figure of the paper.
+
+    Args:
+        name: The name in commands.
+        title: The table or figure of the paper. Empty: the name.
+        claim: What the runs test, in one sentence.
+        about: Claim, runs, measure and cost in full. Usually the docstring of the file.
+        paper: The numbers that the paper reports.
+        datasets: Datasets, each combined with each line.
+        lines: Lines of the table. Comparisons are made with the first.
+        settings: Recipe settings that all runs share.
+        scales: Budgets by the name of the scale.
+        notes: For each scale, what readers of its numbers must know.
+        borrows: The study whose runs it uses, if it trains none of its own.
+        borrowed: Which of those runs, in the form that `select` takes.
+    """
 
     name: str
-    title: str
-    claim: str
-    about: str
-    """Claim, cost and command, in full: the docstring of the study's file."""
+    title: str = ""
+    claim: str = ""
+    about: str = ""
     paper: tuple[PaperValue, ...] = ()
     datasets: tuple[str, ...] = ()
     lines: tuple[Line, ...] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """What all its runs share."""
     scales: Mapping[str, tuple[Budget, ...]] = field(default_factory=dict)
     notes: Mapping[str, str] = field(default_factory=dict)
-    """What to know of a scale: which of its numbers the paper does not state."""
     borrows: "Study | None" = None
-    """The study whose runs it looks at, where it trains none of its own."""
     borrowed: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Which of those runs."""
+
+    def __post_init__(self) -> None:
+        if not self.title:
+            object.__setattr__(self, "title", self.name)
 
     def entries(self, scale: str, seeds: int | None = None) -> list[Entry]:
-        """Give every run of a scale, those first that are needed for a first comparison; `seeds` overrides how many."""
+        """Return the runs of a scale, those of seed 0 first.
+
+        Args:
+            scale: A name in `scales`.
+            seeds: Number of seeds, instead of as many as the scale has.
+        """
         if self.borrows:
             return select(self.borrows.entries(scale, seeds), self.borrowed)
         budgets = self.scales[check_name(scale, self.scales, f"scale of {self.name}")] if self.scales else ()
@@ -178,15 +206,20 @@ class Study:
         return Recipe(dataset=dataset, seed=seed, **{**self.settings, **line.settings, **budget.settings()})
 
     def grid(self, scale: str, seeds: int | None = None) -> list[Recipe]:
-        """Give the recipes of a scale, each once."""
+        """Return the distinct recipes of a scale."""
         return unique(entry.recipe for entry in self.entries(scale, seeds))
 
     def scale_names(self) -> list[str]:
-        """Give the scales there are, the paper's first."""
+        """Return the names of the scales, the paper's first."""
         return list((self.borrows or self).scales)
 
+    def default_scale(self) -> str | None:
+        """Return `small` if the study has it, else its last scale; None if it has no runs."""
+        names = self.scale_names()
+        return DEFAULT_SCALE if DEFAULT_SCALE in names else names[-1] if names else None
+
     def reported(self, measure: str, dataset: str = "mnist", line: str = "") -> PaperValue | None:
-        """Give what the paper reports, if it does."""
+        """Return the number that the paper reports, or None."""
         found = (p for p in self.paper if (p.measure, p.dataset, p.line) == (measure, dataset, line))
         return next(found, None)
 
@@ -196,18 +229,23 @@ def _first_that_fits(budgets: Iterable[Budget], dataset: str, line: Line) -> Bud
 
 
 def unique(recipes: Iterable[Recipe]) -> list[Recipe]:
-    """Give each recipe once, in order: what two studies share is one run."""
+    """Return the distinct recipes, in order. A recipe that two studies share is one run."""
     return list({recipe.fingerprint(): recipe for recipe in recipes}.values())
 
 
 def select(entries: Iterable[Entry], only: Mapping[str, Iterable[str]]) -> list[Entry]:
-    """Keep the runs that have one of the wanted values for every name."""
+    """Return the entries that have one of the given values for every name.
+
+    Args:
+        entries: Runs of a study.
+        only: For each setting, `line` or `value`, the accepted values as text. See `parse_only`.
+    """
     wanted = {name: tuple(values) for name, values in only.items()}
-    return [entry for entry in entries if all(entry.has(name, values) for name, values in wanted.items())]
+    return [entry for entry in entries if all(entry.matches(name, values) for name, values in wanted.items())]
 
 
 def parse_only(text: str) -> dict[str, tuple[str, ...]]:
-    """Read `dataset=mnist,seed=0,seed=1`: the same name twice means either. A line's name may have commas in it.
+    """Parse `dataset=mnist,seed=0,seed=1`. The same name twice means either. The name of a line may contain commas.
 
     >>> parse_only("dataset=mnist,seed=0,seed=1,line=Softmax, 1 iteration")
     {'dataset': ('mnist',), 'seed': ('0', '1'), 'line': ('Softmax, 1 iteration',)}
@@ -222,7 +260,7 @@ def parse_only(text: str) -> dict[str, tuple[str, ...]]:
     return wanted
 
 
-def _same(found: Any, text: str) -> bool:
+def _equals_text(found: Any, text: str) -> bool:
     if isinstance(found, bool) or found is None:
         return str(found).lower() == text.lower()
     try:

@@ -9,11 +9,10 @@ Cost     at 210 images/s: about 180 hours at `paper`, 72 at `full`, 3 at `small`
 Command  maxmincaps study run normalizations --scale small
 """
 
-from maxmincaps.studies.study import MAX_MIN, SOFTMAX, Budget, Line, PaperValue, Study
+from maxmincaps.studies.study import MAX_MIN, SOFTMAX, UNIFORM, Budget, Line, PaperValue, Study
 from maxmincaps.studies.table_1_datasets import MINUTE, UNSTATED
 
 SOFTMAX_FROM_ONES = Line("Softmax from 1.0", {"normalization": "softmax", "start": 1.0})
-UNIFORM = Line("Uniform (control)", {"normalization": "uniform"})
 
 TABLE_4 = Study(
     name="normalizations",
