@@ -186,7 +186,7 @@ def record_bits(record: Run) -> dict[str, Any]:
         if path.suffix == ".safetensors"
         for name, tensor in load_file(path).items()
     }
-    history = [{name: line[name] for name in line.keys() - TIMES} for line in record.history]
-    result = {name: value for name, value in record.result.items() if name not in TIMES}
+    history = [line.model_dump(exclude=TIMES) for line in record.history]
+    result = record.result.model_dump(exclude=TIMES)
     names = [path.name for path in paths]
     return {"history": history, "result": result, "data": record.data, "files": names, **tensors}

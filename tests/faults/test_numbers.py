@@ -2,7 +2,6 @@
 
 import contextlib
 import itertools
-import json
 import math
 
 import pytest
@@ -11,6 +10,7 @@ import torch
 from maxmincaps import NORMALIZATIONS, CapsNet, InputError, capsule_loss, margin_loss, routing_steps, squash
 from maxmincaps.capsules.losses import reconstruction_loss
 from maxmincaps.cli import main
+from maxmincaps.training.run import Run
 from tests.conftest import TINY
 
 # Ten times the largest and a sum of four would be beyond single precision.
@@ -164,7 +164,7 @@ def test_a_run_that_explodes_stops_with_one_line_and_its_own_exit_code(command, 
 def test_steps_that_are_not_finite_are_skipped_on_request_and_counted(command, tmp_path, tally):
     code, _ = command("--learning-rate", "1e30", "--non-finite", "skip", epochs=1, batch_size=20)
     assert code == 0
-    result = json.loads((tmp_path / "run" / "result.json").read_text())
+    result = Run(tmp_path / "run").result
     assert result.steps == 6
     assert result.skipped_steps == 5
     tally("steps", tried=result.steps, skipped_and_counted=result.skipped_steps)

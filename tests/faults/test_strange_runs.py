@@ -13,7 +13,7 @@ from maxmincaps.analysis import responses as answers
 from maxmincaps.analysis import traces
 from maxmincaps.analysis.vote import vote
 from maxmincaps.export.card import card_facts
-from maxmincaps.studies.table import history_table, row_of
+from maxmincaps.studies.query import tables
 from maxmincaps.training.checkpoint import CHECKPOINT
 from maxmincaps.training.observer import Observer
 from maxmincaps.training.predict import Predictor
@@ -118,7 +118,7 @@ LOOKS = ("tuning", "outputs", "misclassified", "evolution", "rows")
 def read_record(folder):
     """Everything that is done with a record by itself."""
     record = Run(folder)
-    str(record), record._repr_html_(), row_of(record), history_table(folder), card_facts(folder)
+    str(record), record._repr_html_(), record.summary(), tables(folder), card_facts(folder)
     Predictor.of(folder)
 
 
