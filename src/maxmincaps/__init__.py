@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from maxmincaps.training.checkpoint import load_network as load_network
     from maxmincaps.training.classifier import CapsNetClassifier as CapsNetClassifier
     from maxmincaps.training.fit import fit as fit
-    from maxmincaps.training.notebook import NotebookProgress as NotebookProgress
     from maxmincaps.training.observer import CombinedObserver as CombinedObserver
+    from maxmincaps.training.observer import NotebookProgress as NotebookProgress
     from maxmincaps.training.observer import Observer as Observer
+    from maxmincaps.training.observer import TensorBoard as TensorBoard
     from maxmincaps.training.run import Run as Run
-    from maxmincaps.training.tensorboard import TensorBoard as TensorBoard
 
     __version__: str
 
@@ -52,11 +52,11 @@ _HOME = {
     "load_network": "training.checkpoint",
     "CapsNetClassifier": "training.classifier",
     "fit": "training.fit",
-    "NotebookProgress": "training.notebook",
+    "NotebookProgress": "training.observer",
     "Observer": "training.observer",
     "CombinedObserver": "training.observer",
     "Run": "training.run",
-    "TensorBoard": "training.tensorboard",
+    "TensorBoard": "training.observer",
 }
 
 __all__ = list(_HOME)

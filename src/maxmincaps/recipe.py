@@ -1,25 +1,31 @@
-"""What a run is: a frozen sentence about one experiment, as data.
+"""The recipe: every setting of a training, as one frozen and validated value.
 
-A `Recipe` has every setting of a training in one flat, validated value: what it learns from (`DataSettings`), what it
-trains (`NetworkSettings`), how (`TrainingSettings`), and where (`MachineSettings`). The docstring under each field is
-its only description: the command's help, the JSON schema and the documentation are made from it.
+A `Recipe` has the settings of the data (`DataSettings`), the network (`NetworkSettings`), the training
+(`TrainingSettings`) and the machine (`MachineSettings`). The docstring under each field is its only description: the
+command's help, the JSON schema and the documentation are made from it.
 
-This file needs no torch, so that `maxmincaps --help` answers at once.
+This file does not import torch, so that `maxmincaps --help` is fast.
 """
 
 import hashlib
 import json
 import tomllib
+import warnings
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError, model_validator
 
 from maxmincaps.errors import InputError, check_name
 
+RENAMED = {"average": "ema_decay", "pace": "layer_rates"}
+"""Settings that had another name in version 0.1: old name, new name. Files with old names stay readable."""
+REMOVED = ("watch",)
+"""Settings of version 0.1 that have no effect any more. Files that hold them stay readable."""
+
 
 class Settings(BaseModel):
-    """Settings are frozen, unknown names are refused, and each field is documented under itself."""
+    """Base of the groups of settings. They are frozen, unknown names are refused, each field is documented below it."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False, validate_default=True
@@ -27,7 +33,7 @@ class Settings(BaseModel):
 
 
 class DataSettings(Settings):
-    """What the network learns from."""
+    """Settings of the data."""
 
     dataset: str = "mnist-5k"
     """A dataset's name (`maxmincaps data list` shows them), a folder with one subfolder per class, or an .npz file."""
@@ -36,16 +42,17 @@ class DataSettings(Settings):
     """Train on the first N training images only. Default: all."""
 
     test_images: int | None = Field(None, ge=1)
-    """Evaluate each epoch on N fixed test images only; the final figures are always of all. Default: all."""
+    """Evaluate each epoch on N fixed test images only. The final accuracy is always that of all. Default: all."""
 
     validation: int = Field(0, ge=0)
-    """Hold out the last N training images; "best" then means best on them, and the test set only reports."""
+    """Hold out the last N training images as the validation set, which then chooses the best epoch instead of the test
+    set."""
 
     image_size: int | None = Field(None, ge=1)
-    """Resize the images to N×N. Default: as they are; of your own folder, the size of its first image."""
+    """Resize the images to N×N. Default: no change; for your own folder, the size of its first image."""
 
     grey: bool | None = None
-    """Turn images grey (or, with --no-grey, coloured). Default: as they are; of your own folder, as its first is."""
+    """Turn images grey (or, with --no-grey, coloured). Default: no change; for your own folder, as its first image."""
 
     crop: int | None = Field(None, ge=0)
     """Random N×N windows for training, the central one for testing; 0 for none. Default: 24 for cifar10, else none."""
@@ -60,18 +67,19 @@ class DataSettings(Settings):
     """Mirror half of the training images left to right. Not in the paper."""
 
     brightness: float = Field(0.0, ge=0, le=1)
-    """Add up to this much to all pixels of a training image, or take it away. Not in the paper."""
+    """Add a random number of up to this size, positive or negative, to all pixels of a training image. Not in the
+    paper."""
 
     whiten: bool = False
-    """Give each image mean 0 and variance 1, as Sabour et al. did for CIFAR10. Not in the paper."""
+    """Scale each image to mean 0 and variance 1, as Sabour et al. did for CIFAR10. Not in the paper."""
 
 
 class NetworkSettings(Settings):
-    """What is trained: the paper's network by default. The images themselves set its size, channels and classes."""
+    """Settings of the network. The defaults are the paper's. The images set its size, channels and classes."""
 
     normalization: str = "max-min"
-    """How a child's logits become its couplings: softmax, max-min, winner-take-all, sum, centered-max-min, z-score,
-    adjusted-log, leaky-softmax, or uniform (a control)."""
+    """How a child's logits become its routing coefficients (couplings): softmax, max-min, winner-take-all, sum,
+    centered-max-min, z-score, adjusted-log, leaky-softmax, or uniform (a control)."""
 
     iterations: int = Field(3, ge=1)
     """Routing iterations (r in the paper)."""
@@ -83,11 +91,11 @@ class NetworkSettings(Settings):
     """Upper bound of Max-Min (q in the paper). Default: 1."""
 
     start: float | None = Field(None, gt=0)
-    """The couplings of the first iteration. Default: the normalization's own (1.0; softmax: 1/parents, leaky-softmax:
-    1/(parents + 1))."""
+    """The routing coefficients of the first iteration. Default: the normalization's own (1.0; softmax: 1/parents;
+    leaky-softmax: 1/(parents + 1))."""
 
     full_backpropagation: bool = False
-    """Let gradients flow through all routing iterations, as Sabour's code does. The paper has none there."""
+    """Backpropagate through all routing iterations, as Sabour's code does. The paper does not."""
 
     routing_bias: bool = False
     """Add a learned bias to each parent's weighted sum, as Sabour's code does. The paper's procedures have none."""
@@ -136,25 +144,44 @@ class NetworkSettings(Settings):
 
 
 class TrainingSettings(Settings):
-    """How it is trained."""
+    """Settings of the training."""
 
     epochs: int = Field(10, ge=1)
     """Passes over the training images."""
+
+    patience: int = Field(0, ge=0)
+    """Stop early after N epochs without a better accuracy on the validation set (--validation). 0: never."""
+
+    init_from: str | None = None
+    """Start from the weights of another run or hub folder (fine-tuning). Layers whose classes differ start anew."""
+
+    optimizer: Literal["adam", "adamw"] = "adam"
+    """The optimizer. The paper uses Adam."""
+
+    weight_decay: float = Field(0.01, ge=0)
+    """Decoupled weight decay of adamw. Not used by adam."""
+
+    clip_norm: float | None = Field(None, gt=0)
+    """Scale gradients down to this norm where they exceed it. Default: no clipping."""
+
+    class_weights: Literal["balanced"] | tuple[PositiveFloat, ...] | None = None
+    """Weight of each class in the margin loss, or `balanced` for weights inversely proportional to the number of its
+    training images. Default: all 1."""
 
     batch_size: int = Field(128, ge=1)
     """Images per step, over all processes."""
 
     learning_rate: float = Field(1e-3, gt=0)
-    """Adam's learning rate at the start."""
+    """The learning rate at the start, after the warm-up."""
 
     decay: float = Field(0.96, gt=0, le=1)
-    """The learning rate is multiplied by this, continuously, once every --decay-steps steps."""
+    """Under the schedule `decay`, the factor of the learning rate over --decay-steps steps, applied continuously."""
 
     decay_steps: int = Field(2000, ge=1)
     """Steps over which the learning rate decays by `decay`."""
 
-    schedule: Literal["decay", "cosine"] = "decay"
-    """How the learning rate falls: by `decay`, or along half a cosine to its smallest value at the last step."""
+    schedule: Literal["decay", "cosine", "constant"] = "decay"
+    """How the learning rate falls: by `decay`, along half a cosine to its smallest value at the last step, or not."""
 
     warmup: int = Field(50, ge=0)
     """Steps over which the learning rate rises to its full value at the start."""
@@ -163,49 +190,49 @@ class TrainingSettings(Settings):
     """The learning rate never falls below this."""
 
     margin_high: float = Field(0.9, ge=0, le=1)
-    """m⁺: the true class should be at least this long."""
+    """m⁺: the smallest length of the true class without a loss."""
 
     margin_low: float = Field(0.1, ge=0, le=1)
-    """m⁻: any other class should be at most this long."""
+    """m⁻: the largest length of any other class without a loss."""
 
     down_weight: float = Field(0.5, ge=0)
-    """What the absent classes count for in the margin loss (λ)."""
+    """λ: the weight of the absent classes in the margin loss."""
 
     reconstruction_weight: float = Field(0.0005, ge=0)
-    """What a squared error of a reconstructed pixel counts for. (Sabour's code: 20 times as much.)"""
+    """The weight of the squared error of a reconstructed pixel. (Sabour's code: 20 times as much.)"""
 
     initial_values: Literal["torch", "sabour"] = "torch"
     """Initial weights of convolutions and decoder: PyTorch's own, or those of Sabour's code."""
 
-    pace: Literal["fast", "slow"] = "fast"
-    """How W begins and learns: fast, for little data or time; or slow, from nearly nothing, which leaves more of the
-    work to the convolutions, as in the recipe `thorough` (docs/initialisation.md)."""
+    layer_rates: Literal["fast", "slow"] = "fast"
+    """The layer-wise learning rates and the initial size of W: `fast` for little data or time; `slow`, a small W with a
+    small rate, as in the recipe `thorough` (docs/initialisation.md)."""
 
     vote_sigma: float | None = Field(None, gt=0)
-    """Standard deviation of W's initial values. Default: by the pace."""
+    """Standard deviation of W's initial values. Default: by --layer-rates."""
 
     vote_rate: float | None = Field(None, gt=0)
-    """W's learning rate as a multiple of the learning rate. Default: by the pace."""
+    """W's learning rate as a multiple of the learning rate. Default: by --layer-rates."""
 
     primary_rate: float | None = Field(None, gt=0)
-    """PrimaryCaps' learning rate as a multiple of the learning rate. Default: by the pace."""
+    """PrimaryCaps' learning rate as a multiple of the learning rate. Default: by --layer-rates."""
 
-    average: float = Field(0.999, ge=0, lt=1)
-    """Judge and keep a moving average of the weights; each step keeps this share of it, less in the first thousands. 0:
-    the weights themselves."""
+    ema_decay: float = Field(0.999, ge=0, lt=1)
+    """Decay of the exponential moving average (EMA) of the weights, which is evaluated and saved; smaller in the first
+    thousands of steps. 0: no average."""
 
     non_finite: Literal["stop", "skip"] = "stop"
-    """What a loss or gradient that is not finite does: stop the run, or skip that step and count it."""
+    """If a loss or gradient is not finite: stop the run, or skip that step and count it."""
 
     precision: Literal["fp32", "bf16"] = "fp32"
-    """Arithmetic of the large products in training; bf16 where the processor has it. What is judged is fp32."""
+    """Arithmetic of the large products in training; bf16 where the processor has it. Evaluation is in fp32."""
 
     seed: int = Field(0, ge=0, le=2**63 - 1)
-    """Decides initial weights, order of images and augmentation. On a CPU, the same seed gives the same bits."""
+    """Seed of initial weights, order of images and augmentation. On a CPU, the same seed gives the same bits."""
 
 
 class MachineSettings(Settings):
-    """Where it is trained. These settings are kept in the record but are no part of a recipe's identity."""
+    """Settings of the machine. They are stored in the run but are not part of a recipe's fingerprint."""
 
     device: str = "auto"
     """cpu, cuda, cuda:1, mps, …; auto takes an accelerator if there is one."""
@@ -217,19 +244,38 @@ class MachineSettings(Settings):
     """Processes that share each batch."""
 
     checkpoint_seconds: float = Field(60.0, ge=0)
-    """A run that is killed loses at most about this much work."""
+    """Seconds between checkpoints: a run that is killed loses about this much work at most."""
 
-    watch: int = Field(0, ge=0)
-    """Describe the inside of the network at each of the first N steps, in the record's steps.jsonl."""
+    keep_checkpoint: bool | None = None
+    """Keep the checkpoint of a finished run, about four times the size of its weights, so that epochs can be added to
+    it (`train --out RUN --epochs N --resume`). Under the schedule cosine it is never kept. Default: `train` keeps it,
+    studies do not."""
 
 
 class Recipe(MachineSettings, TrainingSettings, NetworkSettings, DataSettings):
-    """Everything that decides one training.
+    """Every setting of one training.
+
+    Raises:
+        InputError: If a setting is unknown or its value is wrong.
 
     >>> recipe = Recipe(normalization="softmax", epochs=3)
     >>> Recipe.from_json(recipe.to_json()) == recipe
     True
     """
+
+    if not TYPE_CHECKING:  # type checkers see the settings as arguments
+
+        def __init__(self, **settings: Any) -> None:
+            for old in sorted(settings.keys() & {*RENAMED, *REMOVED}):
+                instead = f"is called {RENAMED[old]} now" if old in RENAMED else "has no effect any more"
+                warnings.warn(f"the setting {old} {instead}", DeprecationWarning, stacklevel=2)
+            settings = _with_new_names(settings)
+            for name in settings:
+                check_name(name, type(self).model_fields, "setting")
+            try:
+                super().__init__(**settings)
+            except ValidationError as error:
+                raise InputError(in_words(error)) from None
 
     @model_validator(mode="after")
     def _settings_fit_together(self) -> Self:
@@ -241,27 +287,39 @@ class Recipe(MachineSettings, TrainingSettings, NetworkSettings, DataSettings):
             )
         if self.batch_size % self.processes:
             raise ValueError(f"a batch of {self.batch_size} cannot be divided among {self.processes} processes")
+        if self.patience and not self.validation:
+            raise ValueError("patience needs a validation set (validation): the test set must not decide when to stop")
         return self
 
     def with_changes(self, **changes: Any) -> "Recipe":
-        """Give the same recipe with some settings changed (and checked)."""
+        """Return a copy with other values of some settings."""
         return recipe_from({**self.model_dump(), **changes}, "these settings")
 
     def fingerprint(self) -> str:
-        """Name what is trained, not where: equal recipes have equal fingerprints on every machine.
+        """Return a short hash of the settings that decide the result: all but those of the machine.
 
         Settings at their default do not count, so that a setting added later leaves older fingerprints as they are.
+        For the same reason, renamed settings count under their first name.
         """
         identity = self.model_dump(mode="json", include=set(IDENTITY), exclude_defaults=True)
+        for old, new in RENAMED.items():
+            if new in identity:
+                identity[old] = identity.pop(new)
         return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:12]
 
+    @property
+    def run_name(self) -> str:
+        """A readable name for the run folder, different for different recipes."""
+        dataset = Path(self.dataset).stem
+        return f"{dataset}-{self.normalization}-r{self.iterations}-s{self.seed}-{self.fingerprint()}"
+
     def to_json(self) -> str:
-        """Write every setting, defaults included, so that a later version cannot change what a record says."""
+        """Return every setting as JSON, defaults included, so that a later default does not change an old recipe."""
         return json.dumps(self.model_dump(mode="json"), indent=2) + "\n"
 
     @classmethod
     def from_json(cls, text: str, where: str = "the recipe") -> "Recipe":
-        """Read what `to_json` wrote."""
+        """Return the recipe that `to_json` wrote. `where` names the text in error messages."""
         try:
             settings = json.loads(text)
         except (ValueError, RecursionError) as error:
@@ -270,22 +328,22 @@ class Recipe(MachineSettings, TrainingSettings, NetworkSettings, DataSettings):
 
     @classmethod
     def from_file(cls, path: Path | str) -> "Recipe":
-        """Read a recipe from a .json or .toml file, or one of ours by its name (`NAMED`).
+        """Return the recipe of a .json or .toml file, or a recipe of the package by its name (`NAMED`).
 
-        Settings that the file does not name keep their defaults.
+        Settings that are not in the file have their defaults.
         """
         return recipe_from(settings_in(path), str(path))
 
 
 IDENTITY = tuple(name for name in Recipe.model_fields if name not in MachineSettings.model_fields)
-"""The settings that say what is trained, and not where."""
+"""The settings that decide the result: all but those of the machine."""
 
 NAMED = {path.stem: path for path in sorted((Path(__file__).parent / "recipes").glob("*.toml"))}
-"""The recipes that come with the package. Each file says what it claims, what it costs, and the command."""
+"""The recipes of the package. Each file states its claim, its cost and its command."""
 
 
 def settings_in(path: Path | str) -> dict[str, Any]:
-    """Read the settings that a .json or .toml file names, or one of ours (`NAMED`), unchecked."""
+    """Return the settings in a .json or .toml file or in a recipe of the package (`NAMED`), not yet validated."""
     path = NAMED.get(str(path), Path(path))
     readers = {".json": json.loads, ".toml": tomllib.loads}
     if path.suffix not in readers:
@@ -302,21 +360,29 @@ def settings_in(path: Path | str) -> dict[str, Any]:
 
 
 def recipe_from(settings: Any, where: str) -> Recipe:
-    """Check `settings` and make them a recipe; say in one line what is wrong with them."""
+    """Return the recipe of some settings. Names of earlier versions are accepted.
+
+    Args:
+        settings: A mapping from names to values.
+        where: The file or command that they come from, for error messages.
+
+    Raises:
+        InputError: If the settings are wrong. The message is one line.
+    """
     if not isinstance(settings, dict):
         raise InputError(f"{where}: a recipe is a table of settings, not {type(settings).__name__}")
     try:
-        for name in settings:
-            check_name(name, Recipe.model_fields, "setting")
-        return Recipe(**settings)
+        return Recipe(**_with_new_names(settings))
     except InputError as error:
         raise InputError(f"{where}: {error}") from None
-    except ValidationError as error:
-        raise InputError(f"{where}: {in_words(error)}") from None
+
+
+def _with_new_names(settings: dict[str, Any]) -> dict[str, Any]:
+    return {RENAMED.get(name, name): value for name, value in settings.items() if name not in REMOVED}
 
 
 def in_words(error: ValidationError) -> str:
-    """Say in one line what pydantic found wrong."""
+    """Return the problems that pydantic found, in one line."""
     problems = []
     for problem in error.errors():
         name = ".".join(str(part) for part in problem["loc"])

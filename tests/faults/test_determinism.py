@@ -18,7 +18,7 @@ SETTINGS = [
     {},
     {"normalization": "softmax", "iterations": 1, "seed": 1},
     {"validation": 8, "shift": 2, "rotate": 20.0, "brightness": 0.3, "seed": 2},
-    {"average": 0.9, "schedule": "cosine", "warmup": 2, "watch": 3},
+    {"ema_decay": 0.9, "schedule": "cosine", "warmup": 2},
     {"precision": "bf16", "initial_values": "sabour", "routing_bias": True},
     {"convolution": "direct", "full_backpropagation": True, "flip": True, "crop": 19},
 ]

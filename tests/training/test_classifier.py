@@ -73,7 +73,7 @@ def test_the_average_of_the_weights_answers_unless_it_is_turned_off(digits):
     pixels, labels = digits
     plain, averaged = (
         small(epochs=1, settings=SMALL | more, random_state=0).fit(pixels / 16, labels).predict_proba(pixels / 16)
-        for more in ({"average": 0.0}, {})
+        for more in ({"ema_decay": 0.0}, {})
     )
     assert not np.allclose(plain, averaged)
 
@@ -94,7 +94,7 @@ def test_a_clone_has_all_parameters_and_a_wrong_setting_is_told_by_name(digits):
         CapsNetClassifier().fit(*digits)
 
 
-@pytest.mark.parametrize("name", ["validation", "watch", "processes", "epochs", "seed"])
+@pytest.mark.parametrize("name", ["validation", "keep_checkpoint", "processes", "epochs", "seed"])
 def test_a_setting_that_would_change_nothing_is_refused_and_the_right_ones_are_named(digits, name):
     with pytest.raises(InputError, match=f"is called '{name}'; there are .*conv_channels"):
         small(settings=SMALL | {name: 2}).fit(*digits)

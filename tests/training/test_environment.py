@@ -35,7 +35,7 @@ class Checkout:
         subprocess.run(command, cwd=self.package, check=True, env={**os.environ, **own})
 
     def told(self):
-        return runpy.run_path(str(self.module))["environment"](torch.device("cpu"))["commit"]
+        return runpy.run_path(str(self.module))["environment"](torch.device("cpu")).commit
 
 
 def test_the_commit_of_a_repository_that_the_package_is_merely_installed_in_is_not_told(tmp_path):
@@ -65,5 +65,5 @@ def test_a_card_that_rounds_single_precision_is_told(monkeypatch, precision, cap
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda _: "card")
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: capability)
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", allowed)
-    assert environment(torch.device("cuda"), precision)["precision"] == said
-    assert environment(torch.device("cpu"), precision)["precision"] == precision
+    assert environment(torch.device("cuda"), precision).precision == said
+    assert environment(torch.device("cpu"), precision).precision == precision

@@ -48,21 +48,8 @@ def test_a_step_that_is_not_finite_can_be_skipped_and_is_counted(exploding, tiny
 
 @pytest.mark.parametrize("exploding", [range(1000)], indirect=True)
 def test_an_epoch_of_nothing_but_skipped_steps_ends_the_run_as_diverged(exploding, tiny, tmp_path):
-    with pytest.raises(DivergedError, match=r"no step of epoch 1 had a finite loss .*last good weights are in"):
+    with pytest.raises(DivergedError, match=r"no step of epoch 1 had a finite loss.*last good weights are in"):
         fit(tiny(normalization=exploding, non_finite="skip"), tmp_path / "run")
     record = Run(tmp_path / "run")
     assert record.diverged
     assert not record.history, "a loss of 0 would be told of an epoch in which nothing was learnt"
-
-
-def test_of_a_watched_run_the_steps_that_were_skipped_are_left_out(exploding, tiny, tmp_path):
-    record = fit(tiny(normalization=exploding, non_finite="skip", watch=6), tmp_path / "run")
-    assert record.result.skipped_steps == 1
-    assert [step.step for step in record.steps] == [1, 3, 4, 5, 6]
-    assert all(math.isfinite(step["loss"]) for step in record.steps)
-
-
-def test_a_watched_run_that_diverges_keeps_the_steps_before(exploding, tiny, tmp_path):
-    with pytest.raises(DivergedError, match="step 2 "):  # not 3: watching routes too
-        fit(tiny(normalization=exploding, watch=6), tmp_path / "run")
-    assert len(Run(tmp_path / "run").steps) == 1

@@ -56,16 +56,18 @@ def test_w_moves_the_further_the_smaller_the_couplings_are_that_it_acts_through(
 
 
 def test_at_the_slow_pace_w_begins_small_and_learns_slowly_and_primarycaps_does_not(tiny):
-    fast, slow = (rates(tiny(pace=pace)) for pace in ("fast", "slow"))
+    fast, slow = (rates(tiny(layer_rates=rates_of)) for rates_of in ("fast", "slow"))
     assert slow["votes"] == pytest.approx(fast["votes"] * 400 / (1152 * 8))
     assert (fast["primary"], slow["primary"]) == (6000 / (256 * 81), 1)
     images = splits(tiny()).train
-    sigmas = [initial_network(tiny(pace=pace), images).digits.weights.std().item() for pace in ("fast", "slow")]
+    sigmas = [
+        initial_network(tiny(layer_rates=rates_of), images).digits.weights.std().item() for rates_of in ("fast", "slow")
+    ]
     assert sigmas[1] == pytest.approx(0.05 * sigmas[0])
 
 
 def test_what_a_recipe_says_of_a_layer_goes_before_its_pace(tiny):
-    said = tiny(pace="slow", vote_sigma=0.5, vote_rate=3, primary_rate=2)
+    said = tiny(layer_rates="slow", vote_sigma=0.5, vote_rate=3, primary_rate=2)
     assert rates(said) == {"others": 1, "primary": 2, "votes": 3}
     assert initial_network(said, splits(said).train).digits.sigma == 0.5
 

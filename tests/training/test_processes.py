@@ -28,7 +28,7 @@ def test_two_processes_share_the_threads_and_give_the_result_of_one_within_round
     for name, ours in weights_of(twice).items():
         torch.testing.assert_close(ours, weights_of(whole)[name], rtol=1e-3, atol=1e-4)
     for line, alone in zip(twice.history, whole.history, strict=True):
-        assert line["train_loss"] == pytest.approx(alone["train_loss"], rel=1e-4)
+        assert line.train_loss == pytest.approx(alone.train_loss, rel=1e-4)
 
 
 class Hungry(Observer):

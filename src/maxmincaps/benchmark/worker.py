@@ -14,10 +14,10 @@ import torch
 from torch import Tensor, nn
 
 from maxmincaps.benchmark.textbook import BareConvolutions, TextbookCapsNet
-from maxmincaps.capsules.losses import capsule_loss
 from maxmincaps.capsules.memory import keep_large_blocks
 from maxmincaps.capsules.network import CapsNet
 from maxmincaps.training.environment import peak_memory_mb
+from maxmincaps.training.step import train_step
 
 CONTESTANTS = {
     "textbook": "nn.Conv2d, votes in memory, autograd through all iterations",
@@ -104,10 +104,9 @@ def _step(network: nn.Module, optimizer: torch.optim.Optimizer, images: Tensor, 
         return
     if isinstance(network, BareConvolutions):
         network(images).sum().backward()
+        optimizer.zero_grad(set_to_none=True)
     else:
-        capsule_loss(network(images, labels), images, labels).backward()
-        optimizer.step()
-    optimizer.zero_grad(set_to_none=True)
+        train_step(network, optimizer, images, labels)
 
 
 def _held_mb() -> float:

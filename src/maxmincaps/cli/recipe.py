@@ -6,18 +6,18 @@ from maxmincaps.recipe import NAMED
 
 
 def recipe(name: str | None = None) -> None:
-    """Show a recipe that comes with the package: what it claims, what it costs, its settings. Without a name, list all.
+    """Print a recipe of the package: its claim, cost and settings. Without a name, list all recipes.
 
     Parameters
     ----------
     name: str
-        One of the recipes.
+        The name of a recipe.
     """
     if name:
         path = NAMED[check_name(name, NAMED, "recipe")]
         console.say(path.read_text(encoding="utf-8").rstrip())
         return
-    shown = table("Recipes (maxmincaps train --recipe NAME)", "name", "what it is")
+    shown = table("Recipes (maxmincaps train --recipe NAME)", "name", "description")
     for name, path in NAMED.items():
         first = path.read_text(encoding="utf-8").partition("\n")[0]
         shown.add_row(name, first.removeprefix("# ").rstrip("."))

@@ -17,11 +17,9 @@ from maxmincaps.recipe import (
     recipe_from,
     settings_in,
 )
-from maxmincaps.studies.launch import run_name
 from maxmincaps.training.fit import fit
-from maxmincaps.training.observer import CombinedObserver
+from maxmincaps.training.observer import CombinedObserver, TensorBoard
 from maxmincaps.training.run import Run
-from maxmincaps.training.tensorboard import TensorBoard
 
 
 def _flags(title: str, order: int) -> Parameter:
@@ -35,12 +33,14 @@ def train(
     recipe: Path | None = None,
     quiet: Annotated[bool, Parameter(negative="")] = False,
     tensorboard: Path | None = None,
+    average: Annotated[float | None, Parameter(show=False)] = None,
+    pace: Annotated[str | None, Parameter(show=False)] = None,
     data: Annotated[DataSettings | None, _flags("Data", 1)] = None,
     network: Annotated[NetworkSettings | None, _flags("Network", 2)] = None,
     training: Annotated[TrainingSettings | None, _flags("Training", 3)] = None,
     machine: Annotated[MachineSettings | None, _flags("Machine", 4)] = None,
 ) -> None:
-    """Train a network and leave a record: recipe, history, weights, result.
+    """Train a network and write a run folder: recipe, history, weights, result.
 
     The paper's network with Max-Min on 4,000 embedded digits: `maxmincaps train`. The same with Softmax on MNIST:
     `maxmincaps train --dataset mnist --normalization softmax`.
@@ -48,36 +48,43 @@ def train(
     Parameters
     ----------
     out: Path
-        Folder for the record. Default: runs/, then a name made from the recipe.
+        The run folder. Default: runs/, then a name made from the recipe.
     resume: bool
-        Continue the unfinished run in --out, with its own recipe.
+        Continue the run in --out with its own recipe: an unfinished run, or, with more --epochs, a finished one (under
+        the schedules decay and constant).
     recipe: Path
-        Read settings from a .json or .toml file, or from one of ours by name (`maxmincaps recipe` lists them); flags
-        come on top of it.
+        Read settings from a .json or .toml file, or from a recipe of the package by name (`maxmincaps recipe` lists
+        them). Flags override it.
     quiet: bool
         Print the result only.
     tensorboard: Path
-        Write the losses and the figures of each epoch into this folder, for `tensorboard --logdir`.
+        Write the losses and the metrics of each epoch into this folder, for `tensorboard --logdir`.
+    average: float
+        Old name of --ema-decay.
+    pace: str
+        Old name of --layer-rates.
     """
-    onlookers = [*([] if quiet else [ProgressBar()]), *([TensorBoard(tensorboard)] if tensorboard else [])]
-    flags = _given(data, network, training, machine)
+    observers = [*([] if quiet else [ProgressBar()]), *([TensorBoard(tensorboard)] if tensorboard else [])]
+    old_flags = {name: value for name, value in (("average", average), ("pace", pace)) if value is not None}
+    flags = old_flags | _given(data, network, training, machine)
     if resume and out and Run(out).exists:
         if recipe:
-            raise InputError("--resume takes the recipe of the record; leave --recipe out")
-        wanted = Run(out).recipe.with_changes(**flags)
+            raise InputError("--resume uses the recipe of the run; leave --recipe out")
+        wanted = recipe_from({**Run(out).recipe.model_dump(), **flags}, "train")
     else:
-        wanted = recipe_from({**(settings_in(recipe) if recipe else {}), **flags}, str(recipe or "train"))
-    folder = out or Path("runs") / run_name(wanted)
+        settings = settings_in(recipe) if recipe else {}
+        wanted = recipe_from({"keep_checkpoint": True, **settings, **flags}, str(recipe or "train"))
+    folder = out or Path("runs") / wanted.run_name
     if resume and not Run(folder).exists:
         raise InputError(f"{folder}: there is no run to resume; leave --resume out to start one")
-    finished = Run(folder).complete
+    finished = Run(folder).complete and Run(folder).result
     try:
-        record = fit(wanted, folder, resume=resume, observer=CombinedObserver(*onlookers))
+        run = fit(wanted, folder, resume=resume, observer=CombinedObserver(*observers))
     except KeyboardInterrupt:
         raise KeyboardInterrupt(_stopped(Run(folder))) from None
-    if finished:
+    if finished == run.result:
         console.say(f"{folder}: was finished before; nothing was trained")
-    _show_results([record])
+    _show_results([run])
 
 
 def quickstart(*, out: Path = Path("quickstart"), epochs: int = 5, batch_size: int = 50, seed: int = 0) -> None:
@@ -86,7 +93,7 @@ def quickstart(*, out: Path = Path("quickstart"), epochs: int = 5, batch_size: i
     Parameters
     ----------
     out: Path
-        Folder for the records and figures. Unfinished runs in it are continued.
+        Folder for the runs and figures. Unfinished runs in it are continued.
     epochs: int
         Passes over the 4,000 training digits.
     batch_size: int
@@ -94,12 +101,12 @@ def quickstart(*, out: Path = Path("quickstart"), epochs: int = 5, batch_size: i
     seed: int
         The same seed gives the same bits, on a CPU.
     """
-    from maxmincaps.report.build import build  # first, as it needs an extra, which is said before anything is trained
+    from maxmincaps.report.build import build  # imported first: if its extra is missing, nothing is trained
 
     recipe = recipe_from({"epochs": epochs, "batch_size": batch_size, "seed": seed}, "quickstart")
     console.print("The paper's network, 8,215,568 parameters, on 4,000 digits; tested on 1,000 others\n", style="bold")
     try:
-        records = [
+        runs = [
             fit(
                 recipe.with_changes(normalization=normalization),
                 out / normalization,
@@ -109,10 +116,10 @@ def quickstart(*, out: Path = Path("quickstart"), epochs: int = 5, batch_size: i
             for normalization in ("max-min", "softmax")
         ]
     except KeyboardInterrupt:
-        raise KeyboardInterrupt("stopped, nothing is lost; the same command goes on") from None
-    _show_results(records)
+        raise KeyboardInterrupt("stopped, nothing is lost; the same command continues") from None
+    _show_results(runs)
     page = build(out, out / "report")
-    # As it was called, so that each line can be copied.
+    # The command as it was called, so that each line can be copied.
     module = Path(sys.argv[0]).name == "__main__.py"
     command = shlex.join([sys.executable, "-m", "maxmincaps"] if module else [sys.argv[0]])
     console.say(
@@ -127,36 +134,45 @@ Next, if you like:
     )
 
 
-def _stopped(record: Run) -> str:
-    """Say what a stopped run has come to, and how to go on."""
-    if record.complete:
-        return f"stopped; the run was at its end, and {record.folder} is complete"
-    if not record.exists:
+def _stopped(run: Run) -> str:
+    """Return how far a stopped run is, and the command that continues it."""
+    if run.complete:
+        return f"stopped; the run was at its end, and {run.folder} is complete"
+    if not run.exists:
         return "stopped before the run began; the same command starts it"
-    again = f"maxmincaps train --out {shlex.quote(str(record.folder))} --resume"
-    return f"stopped, nothing is lost; go on with: {again}"
+    again = f"maxmincaps train --out {shlex.quote(str(run.folder))} --resume"
+    return f"stopped, nothing is lost; continue with: {again}"
 
 
 def _given(*parts: Any) -> dict[str, Any]:
-    """Collect the settings that were named on the command line."""
+    """Return the settings that were given on the command line."""
     return {name: getattr(part, name) for part in parts if part for name in part.model_fields_set}
 
 
-def _show_results(records: list[Run]) -> None:
-    judges = " or ".join(sorted({record.result.best_chosen_by for record in records}))
-    title = f"Test accuracy (best epoch by {judges} images)"
+def _show_results(runs: list[Run]) -> None:
+    chosen_by = " or ".join(sorted({run.result.best_chosen_by for run in runs}))
+    title = f"Test accuracy (best epoch chosen by {chosen_by} images)"
     shown = table(title, "dataset", "normalization", "#best", "#final", "#training", "#epochs", "#time")
-    for record in records:
-        recipe, result = record.recipe, record.result
+    for run in runs:
+        recipe, result = run.recipe, run.result
         shown.add_row(
             recipe.dataset,
             recipe.normalization,
-            f"{percent(result.best_test_accuracy)}, {result.best_epoch}",
+            f"{percent(result.best_test_accuracy)}, epoch {result.best_epoch}",
             percent(result.final_test_accuracy),
             percent(result.train_accuracy),
             str(result.epochs),
-            f"{result.seconds / 60:.1f} min",
+            duration(result.seconds),
         )
     console.print(shown)
-    for record in records:
-        console.say(f"record: {record.folder}")
+    for run in runs:
+        if run.data.init_from_layers:
+            console.say(f"started from {run.recipe.init_from}: {', '.join(run.data.init_from_layers)}")
+        console.say(f"run: {run.folder}")
+
+
+def duration(seconds: float) -> str:
+    """Return a duration in a unit that suits it: 12 s, 3.4 min, 2.1 h."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.1f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"

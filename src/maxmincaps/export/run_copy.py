@@ -51,5 +51,5 @@ def _without_places(small: Run) -> None:
     """Take out where a user keeps images of their own."""
     told, data = told_recipe(small), small.data
     if told != small.recipe:
-        small.write("data.json", data.model_copy(update={"name": told.dataset}))
+        small.write("data.json", data.model_copy(update={"name": told.dataset, "dataset_path": None}))
         small.write("recipe.json", told.to_json())

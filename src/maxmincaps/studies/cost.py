@@ -12,7 +12,6 @@ from typing import NamedTuple
 import torch
 from filelock import FileLock
 
-from maxmincaps.capsules.losses import capsule_losses
 from maxmincaps.data.catalog import DATASETS
 from maxmincaps.data.images import ImageSet, load
 from maxmincaps.recipe import NetworkSettings, Recipe
@@ -22,6 +21,7 @@ from maxmincaps.training.prepare import initial_network, optimizer_for, threads_
 from maxmincaps.training.processes import processes_for
 from maxmincaps.training.results import TRAIN_ACCURACY_IMAGES
 from maxmincaps.training.run import write_atomic
+from maxmincaps.training.step import train_step
 
 CACHE = ".speeds.json"
 STEPS = 3
@@ -115,10 +115,7 @@ def measured_speed(recipe: Recipe) -> Speed:
         labels = torch.randint(images.classes, (recipe.batch_size,), generator=generator).to(here.device)
 
         def step() -> None:
-            output = network(seen, labels)
-            here.backward(capsule_losses(output, seen, labels).total)
-            optimizer.step()
-            optimizer.zero_grad()
+            train_step(network, optimizer, seen, labels)
 
         judged = at_once(images.shape)  # as a run judges itself
 

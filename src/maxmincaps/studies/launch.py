@@ -60,9 +60,8 @@ class Plan:
 
 
 def run_name(recipe: Recipe) -> str:
-    """Name a recipe's folder so that a person can read it and no two recipes share it."""
-    dataset = Path(recipe.dataset).stem
-    return f"{dataset}-{recipe.normalization}-r{recipe.iterations}-s{recipe.seed}-{recipe.fingerprint()}"
+    """Return the name of a recipe's run folder."""
+    return recipe.run_name
 
 
 def is_over(folder: Path) -> bool:

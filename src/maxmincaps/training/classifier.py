@@ -1,6 +1,7 @@
 """The paper's network as scikit-learn knows classifiers: `fit`, `predict`, `predict_proba`, `score`."""
 
 from copy import deepcopy
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -15,10 +16,10 @@ from maxmincaps.data.batches import batch_count, generator_for
 from maxmincaps.data.images import ImageSet
 from maxmincaps.errors import DivergedError, InputError, check_name, import_extra
 from maxmincaps.recipe import Recipe, recipe_from
-from maxmincaps.training.average import update_ema
 from maxmincaps.training.evaluate import at_once
 from maxmincaps.training.prepare import initial_network, losses_for, optimizer_for, set_learning_rate, threads_of
 from maxmincaps.training.processes import processes_for
+from maxmincaps.training.step import train_step, update_ema
 
 import_extra("data", "sklearn")
 from sklearn.base import BaseEstimator, ClassifierMixin  # noqa: E402
@@ -32,7 +33,7 @@ from sklearn.utils.validation import (  # noqa: E402
 PARAMETERS = ("normalization", "iterations", "epochs", "batch_size", "learning_rate")
 OF_RECORDS = (
     "dataset", "train_images", "test_images", "validation", "image_size", "grey", "seed", "non_finite", "processes",
-    "checkpoint_seconds", "watch",
+    "checkpoint_seconds", "keep_checkpoint", "patience", "init_from",
 )  # fmt: skip
 SETTINGS = [name for name in Recipe.model_fields if name not in PARAMETERS + OF_RECORDS]
 """The settings of a recipe that a classifier follows beside its parameters."""
@@ -140,7 +141,7 @@ def _trained(
     )
     here, augment = processes_for(recipe), for_training(recipe)
     trained, optimizer = here.setup(network, optimizer_for(recipe, network))
-    averaged = deepcopy(network) if recipe.average else None
+    averaged = deepcopy(network) if recipe.ema_decay else None
     generator = generator_for(recipe.seed, "classifier")
     losses: list[float] = []
     steps = recipe.epochs * batch_count(len(images), recipe.batch_size)
@@ -148,13 +149,10 @@ def _trained(
         for chosen in torch.randperm(len(images), generator=generator, device="cpu").split(recipe.batch_size):
             set_learning_rate(optimizer, recipe, len(losses), steps)
             seen, right = augment(images[chosen].to(here.device), generator), labels[chosen].to(here.device)
-            loss = losses_for(recipe, trained(seen, right), seen, right).total
-            loss.backward()
-            optimizer.step()
-            optimizer.zero_grad(set_to_none=True)
+            result = train_step(trained, optimizer, seen, right, partial(losses_for, recipe))
             if averaged:
-                update_ema(averaged, network, recipe.average, len(losses))
-            losses.append(loss.item())
+                update_ema(averaged, network, recipe.ema_decay, len(losses))
+            losses.append(result.tally.mean_loss)
         if not np.isfinite(losses[-1]):
             raise DivergedError(f"the loss is not finite after {len(losses)} steps; try a smaller learning rate")
     kept = (averaged or network).eval().cpu()

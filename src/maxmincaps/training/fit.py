@@ -1,164 +1,187 @@
-"""From a recipe to a record: the training loop.
+"""The training loop: from a recipe to a run folder.
 
 A run may be stopped at any instant. Everything that decides its bits is a function of the recipe, the epoch and the
-number of the batch, or lies in the checkpoint; so the run that continues ends, on a CPU, with the same bits as one that
-was never stopped. (A GPU may add in another order each time.)
+number of the batch, or is in the checkpoint. So a continued run ends, on a CPU, with the same bits as one that was
+never stopped. (A GPU may add in another order each time.)
 """
 
-import math
 from functools import partial
 from pathlib import Path
 
-import torch
-
 from maxmincaps.data.batches import Batch
-from maxmincaps.data.images import Splits, splits
+from maxmincaps.data.images import Splits
 from maxmincaps.errors import DivergedError, InputError
 from maxmincaps.recipe import IDENTITY, Recipe
-from maxmincaps.training.average import update_ema
+from maxmincaps.training.checkpoint import CHECKPOINT
 from maxmincaps.training.environment import environment
+from maxmincaps.training.init_from import apply_init_from
 from maxmincaps.training.interrupt import StopRequest, stop_requests
 from maxmincaps.training.observer import SILENT, Observer
-from maxmincaps.training.prepare import check_network, losses_for, set_learning_rate, threads_of
-from maxmincaps.training.processes import Processes, launch, precision_on, processes_for
+from maxmincaps.training.prepare import check_network, class_weights_for, set_learning_rate, threads_of
+from maxmincaps.training.processes import Processes, launch, precision_on, processes_for, sum_over
 from maxmincaps.training.results import begin_run, conclude, end_epoch
 from maxmincaps.training.run import DIVERGED, Run
-from maxmincaps.training.run_images import refuse_other_images
+from maxmincaps.training.run_images import load_images
 from maxmincaps.training.schema import Divergence
-from maxmincaps.training.trainer import Tally, Trainer
-from maxmincaps.training.watch import describe
+from maxmincaps.training.step import train_step, update_ema
+from maxmincaps.training.trainer import Trainer
 
 
 def fit(recipe: Recipe, folder: Path | str, *, resume: bool = False, observer: Observer = SILENT) -> Run:
-    """Train what the recipe says and leave a record in `folder`; a complete record of the same recipe is given back.
+    """Train the network of a recipe and write the run into a folder.
 
-    An unfinished run there is continued if `resume` says so, and is left alone otherwise.
+    Args:
+        recipe: Every setting of the training.
+        folder: The run folder. If it holds the complete run of this recipe, that run is returned at once.
+        resume: Whether to continue the run in the folder: an unfinished one, or a finished one of fewer epochs if its
+            checkpoint was kept and the schedule of the learning rate does not depend on the number of epochs.
+        observer: Told of every step and epoch.
+
+    Returns:
+        The complete run.
+
+    Raises:
+        InputError: If a setting or a dataset is wrong, or if the folder holds something else.
+        DivergedError: If the loss or a gradient is not finite.
+        KeyboardInterrupt: If the run was stopped by a signal or by the observer. Nothing is lost.
+
+    >>> fit(Recipe(epochs=5), "runs/first").result.best_test_accuracy  # doctest: +SKIP
     """
-    record = Run(Path(folder))
-    _refuse_another_run(record, recipe, resume)
-    if record.complete:
-        return record
-    # All that can be wrong with a recipe shows here, before anything is written.
-    images = splits(recipe)
-    check_network(recipe, images.train)
-    _refuse_small_batches(recipe, len(images.train))
-    refuse_other_images(record, images)
+    run = Run(Path(folder))
+    _check_folder(run, recipe, resume)
+    if _is_finished(run, recipe):
+        return run
+    images = load_images(recipe, run)
+    _check_recipe(recipe, images)
     processes = processes_for(recipe)
-    with record.locked(), stop_requests() as request:
-        if not record.complete:
-            task = partial(_train, recipe=recipe, record=record, images=images, observer=observer, request=request)
+    with run.locked(), stop_requests() as request:
+        if not _is_finished(run, recipe):
+            (run.folder / "result.json").unlink(missing_ok=True)  # of a run that is continued after its end
+            task = partial(_train, recipe=recipe, run=run, images=images, observer=observer, request=request)
             try:
                 launch(processes, task, request)
             except DivergedError as error:
                 message = str(error).partition(";")[0]
-                record.write(DIVERGED, Divergence(message=message, epochs_done=len(record.history)))
+                run.write(DIVERGED, Divergence(message=message, epochs_done=len(run.history)))
                 raise
     if request:
-        raise KeyboardInterrupt  # too late to stop this run, and in time for whatever would come next
-    return record
+        raise KeyboardInterrupt  # too late to stop this run, but in time for whatever would come next
+    return run
 
 
 def _train(
-    processes: Processes, recipe: Recipe, record: Run, images: Splits, observer: Observer, request: StopRequest
+    processes: Processes, recipe: Recipe, run: Run, images: Splits, observer: Observer, request: StopRequest
 ) -> None:
-    """Prepare; for each epoch, for each batch, make a step; add to the record; close."""
+    """Train in one of the processes: for each epoch, for each batch, make a step; evaluate; write."""
     observer = observer if processes.is_global_zero else SILENT
     with threads_of(recipe):
-        run = Trainer.prepare(processes, recipe, record, images)
-        begin_run(run, environment(processes.device, precision_on(processes.device, recipe)))
-        observer.started(recipe, run.steps, run.state.step)
+        trainer = Trainer.prepare(processes, recipe, run, images)
+        begin_run(trainer, environment(processes.device, precision_on(processes.device, recipe)))
+        observer.started(recipe, trainer.steps, trainer.state.step)
         try:
-            while run.state.epoch < recipe.epochs:
-                for batch in run.batches():
-                    observer.stepped(_step(run, batch, stop=bool(request) or observer.should_stop()))
-                if not run.state.tally.seen:  # nor will the next epoch's be, with the same weights
-                    raise _diverged(run, f"no step of epoch {run.state.epoch + 1} had a finite loss and gradient")
-                observer.epoch_ended(end_epoch(run))
-            conclude(run)
+            while trainer.state.epoch < recipe.epochs and not trainer.is_out_of_patience:
+                for batch in trainer.batches():
+                    observer.stepped(_step(trainer, batch, observer))
+                    _save_if_due(trainer, stop=bool(request) or observer.should_stop())
+                if not trainer.state.tally.seen:  # the next epoch would skip all its steps too, with the same weights
+                    raise _diverged(trainer, f"no step of epoch {trainer.state.epoch + 1} had a finite loss")
+                observer.epoch_ended(end_epoch(trainer))
+            conclude(trainer)
         finally:
             observer.ended()
 
 
-def _step(run: Trainer, batch: Batch, *, stop: bool) -> float:
-    """Make one step of Adam, then a checkpoint if one is due or any process is to stop; give the loss."""
-    recipe, state = run.recipe, run.state
-    set_learning_rate(run.optimizer, recipe, state.step, run.steps)
-    tally, finite, stops, save = _backward(run, batch, stop=stop)
-    if finite:
-        if state.step < recipe.watch:
-            told = {"step": state.step + 1, "loss": tally.mean_loss}
-            state.watched.append(describe(run.plain_network, batch.images, **told))
-        run.optimizer.step()
-        if run.averaged:
-            update_ema(run.averaged, run.plain_network, recipe.average, state.step)
-        state.tally += tally
+def _step(trainer: Trainer, batch: Batch, observer: Observer) -> float:
+    """Make one step and return its mean loss."""
+    recipe, state = trainer.recipe, trainer.state
+    set_learning_rate(trainer.optimizer, recipe, state.step, trainer.steps)
+    result = train_step(
+        trainer.network,
+        trainer.optimizer,
+        batch.images,
+        batch.labels,
+        trainer.compute_losses,
+        processes=trainer.processes,
+        batch_size=trainer.images_in_batch(),
+        clip_norm=recipe.clip_norm,
+        on_gradients=partial(observer.gradients_computed, trainer.plain_network, batch),
+    )
+    if result.finite:
+        if trainer.averaged:
+            update_ema(trainer.averaged, trainer.plain_network, recipe.ema_decay, state.step)
+        state.tally += result.tally
     elif recipe.non_finite == "skip":
         state.skipped_steps += 1
     else:
-        where = f"epoch {state.epoch + 1}, step {state.step + 1} (loss {tally.mean_loss})"
-        raise _diverged(run, f"the loss or its gradient is not finite at {where}")
-    run.optimizer.zero_grad(set_to_none=True)
+        where = f"epoch {state.epoch + 1}, step {state.step + 1} (loss {result.tally.mean_loss})"
+        raise _diverged(trainer, f"the loss or its gradient is not finite at {where}")
     state.batch, state.step = state.batch + 1, state.step + 1
+    return result.tally.mean_loss
+
+
+def _save_if_due(trainer: Trainer, *, stop: bool) -> None:
+    """Write a checkpoint if any process finds it due, and stop if any process is asked to."""
+    stops, save = sum_over(trainer.processes, stop, trainer.checkpoint_is_due())
     if save or stops:
-        run.save_checkpoint()
+        trainer.save_checkpoint()
     if stops:
         raise KeyboardInterrupt
-    return tally.mean_loss
 
 
-def _backward(run: Trainer, batch: Batch, *, stop: bool) -> tuple[Tally, bool, bool, bool]:
-    """Make the gradients of a batch; give its tally, and whether all is finite, to be stopped, or due to be saved."""
-    run.network.train()
-    output = run.network(batch.images, batch.labels)
-    losses = losses_for(run.recipe, output, batch.images, batch.labels)
-    here = len(batch)
-    # The mean over the processes is then the mean over the whole batch, even where they share it unevenly.
-    run.processes.backward(losses.total * (here * run.processes.world_size / run.images_in_batch()))
-    right = (output.lengths.argmax(dim=1) == batch.labels).sum()
-    gradients = [parameter.grad for parameter in run.network.parameters() if parameter.grad is not None]
-    norm = torch.nn.utils.get_total_norm(gradients)
-    found = torch.stack([losses.total, losses.margin, losses.reconstruction, right, norm])
-    *means, correct, length = found.tolist()  # all in one go, with all work begun: a device is waited for once
-    *sums, stops, save = run.over_processes(
-        *(here * mean for mean in means),
-        correct,
-        here,
-        stop,
-        run.checkpoint_is_due(),
-    )
-    tally = Tally(*sums)
-    return tally, math.isfinite(tally.loss) and math.isfinite(length), bool(stops), bool(save)
+def _diverged(trainer: Trainer, why: str) -> DivergedError:
+    """Write the last good weights and return the error that ends the run."""
+    trainer.save_weights("last")
+    return DivergedError(f"{why}; the last good weights are in {trainer.run.folder / 'last.safetensors'}")
 
 
-def _diverged(run: Trainer, why: str) -> DivergedError:
-    """Put away what was good, and say why the run ends."""
-    run.save_weights("last")
-    run.write_watched()
-    return DivergedError(f"{why}; the last good weights are in {run.record.folder / 'last.safetensors'}")
+def _is_finished(run: Run, recipe: Recipe) -> bool:
+    return run.complete and run.recipe.epochs >= recipe.epochs
 
 
-def _refuse_another_run(record: Run, recipe: Recipe, resume: bool) -> None:
-    if not record.exists:
-        if record.folder.exists() and any(path.name[0] != "." for path in record.folder.iterdir()):
-            raise InputError(f"{record.folder}: is not empty and is not the record of a run; choose another folder")
-        return
-    if differences := _differences(record.recipe, recipe):
-        raise InputError(f"{record.folder}: holds a run of another recipe ({differences}); choose another folder")
-    if record.diverged and not resume:
-        raise record.missing("result.json")
-    if not record.complete and not resume:
-        raise InputError(f"{record.folder}: holds an unfinished run; add --resume to continue it")
-
-
-def _refuse_small_batches(recipe: Recipe, images: int) -> None:
-    smallest = images % recipe.batch_size or recipe.batch_size
+def _check_recipe(recipe: Recipe, images: Splits) -> None:
+    """Find everything that can be wrong with a recipe before anything is written."""
+    network = check_network(recipe, images.train)
+    class_weights_for(recipe, images.train)
+    if recipe.init_from:
+        apply_init_from(network, recipe.init_from, images.train.classes)
+    smallest = len(images.train) % recipe.batch_size or recipe.batch_size
     if smallest < recipe.processes:
         raise InputError(
-            f"the last batch of an epoch has {smallest} of {images} images, too few for {recipe.processes} processes; "
-            f"choose another batch size than {recipe.batch_size}"
+            f"the last batch of an epoch has {smallest} of {len(images.train)} images, too few for {recipe.processes} "
+            f"processes; choose another batch size than {recipe.batch_size}"
         )
 
 
-def _differences(theirs: Recipe, ours: Recipe) -> str:
-    pairs = ((name, getattr(theirs, name), getattr(ours, name)) for name in IDENTITY)
-    return ", ".join(f"{name} {before!r}, not {after!r}" for name, before, after in pairs if before != after)
+def _check_folder(run: Run, recipe: Recipe, resume: bool) -> None:
+    """Refuse a folder that holds something else, or a run that must not be continued."""
+    if not run.exists:
+        if run.folder.exists() and any(path.name[0] != "." for path in run.folder.iterdir()):
+            raise InputError(f"{run.folder}: is not empty and is not a run folder; choose another folder")
+        return
+    differences = _differences(run.recipe, recipe)
+    if differences == ["epochs"] and recipe.epochs > run.recipe.epochs:
+        _check_more_epochs(run, recipe, resume)
+    elif differences:
+        said = ", ".join(f"{name} {getattr(run.recipe, name)!r}, not {getattr(recipe, name)!r}" for name in differences)
+        raise InputError(f"{run.folder}: holds a run of another recipe ({said}); choose another folder")
+    if run.diverged and not resume:
+        raise run.missing("result.json")
+    if not run.complete and not resume:
+        raise InputError(f"{run.folder}: holds an unfinished run; add --resume to continue it")
+
+
+def _check_more_epochs(run: Run, recipe: Recipe, resume: bool) -> None:
+    before = f"{run.folder}: holds a run of {run.recipe.epochs} epochs, not {recipe.epochs}"
+    if recipe.schedule == "cosine":
+        raise InputError(
+            f"{before}; it cannot be continued, as the schedule cosine has lowered its learning rate to the end; "
+            "train in another folder, or with --schedule decay or constant"
+        )
+    if run.complete and not (run.folder / CHECKPOINT).exists():
+        raise InputError(f"{before}; it was finished without --keep-checkpoint; train in another folder")
+    if not resume:
+        raise InputError(f"{before}; add --resume to continue it, or choose another folder")
+
+
+def _differences(theirs: Recipe, ours: Recipe) -> list[str]:
+    return [name for name in IDENTITY if getattr(theirs, name) != getattr(ours, name)]

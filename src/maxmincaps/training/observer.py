@@ -1,61 +1,177 @@
-"""Who looks on while a network is trained. The loop tells; what to print is decided elsewhere."""
+"""Observers: what is told of each step and epoch of a training. Printing and logging happen there, not in `fit`."""
 
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from maxmincaps.errors import import_extra
 from maxmincaps.recipe import Recipe
+from maxmincaps.training.run import history_html
 from maxmincaps.training.schema import EpochMetrics
+
+if TYPE_CHECKING:  # commands that train nothing use progress bars too, and do not wait for torch
+    from torch import nn
+
+    from maxmincaps.data.batches import Batch
 
 
 class Observer:
-    """Hears of every step and epoch, and does nothing with it. Subclass it to print, plot or log.
+    """Base class of observers. Every method does nothing; override those that you need.
 
-    It may be sent to another process before the run starts, so open files and screens in `started`.
+    An observer may be sent to another process before the run starts, so open files and screens in `started`.
+
+    >>> class PrintLoss(Observer):
+    ...     def stepped(self, loss: float) -> None:
+    ...         print(loss)
     """
 
     def started(self, recipe: Recipe, steps: int, done: int) -> None:
-        """A run of `steps` steps begins; `done` of them lie in an earlier, stopped part of it."""
+        """Called when a run begins.
+
+        Args:
+            recipe: The settings of the run.
+            steps: Steps of the whole run.
+            done: Steps that were made before the run was stopped and continued.
+        """
+
+    def gradients_computed(self, network: "nn.Module", batch: "Batch", loss: float) -> None:
+        """Called in each step when the gradients are there and finite, before the weights are updated.
+
+        Args:
+            network: The network; `parameter.grad` holds the gradients. Do not change it.
+            batch: The images and labels of this process.
+            loss: The mean loss over the batch.
+        """
 
     def stepped(self, loss: float) -> None:
-        """A step has been made."""
+        """Called after each step with the mean loss over the batch."""
 
     def epoch_ended(self, metrics: EpochMetrics) -> None:
-        """An epoch has been made; `metrics` is its line in the history."""
+        """Called after each epoch with its line of history.jsonl."""
 
     def should_stop(self) -> bool:
-        """Asked before every step: `True` stops the run after it, as Ctrl-C does, with a checkpoint."""
+        """Called after each step. Return `True` to stop the run here with a checkpoint, as Ctrl-C does."""
         return False
 
     def ended(self) -> None:
-        """The run is over, whether it was completed, stopped or broken off."""
+        """Called when the run is over, whether it was completed, stopped or failed."""
+
+
+SILENT = Observer()
 
 
 class CombinedObserver(Observer):
-    """Several onlookers as one."""
+    """Passes every call on to several observers.
+
+    Args:
+        observers: Called in this order.
+    """
 
     def __init__(self, *observers: Observer) -> None:
         self.observers = observers
 
     def started(self, recipe: Recipe, steps: int, done: int) -> None:
-        """Tell each."""
+        """Call `started` of each observer."""
         for observer in self.observers:
             observer.started(recipe, steps, done)
 
+    def gradients_computed(self, network: "nn.Module", batch: "Batch", loss: float) -> None:
+        """Call `gradients_computed` of each observer."""
+        for observer in self.observers:
+            observer.gradients_computed(network, batch, loss)
+
     def stepped(self, loss: float) -> None:
-        """Tell each."""
+        """Call `stepped` of each observer."""
         for observer in self.observers:
             observer.stepped(loss)
 
     def epoch_ended(self, metrics: EpochMetrics) -> None:
-        """Tell each."""
+        """Call `epoch_ended` of each observer."""
         for observer in self.observers:
             observer.epoch_ended(metrics)
 
     def should_stop(self) -> bool:
-        """Stop if any of them wants to."""
+        """Return whether any observer asks to stop."""
         return any(observer.should_stop() for observer in self.observers)
 
     def ended(self) -> None:
-        """Tell each."""
+        """Call `ended` of each observer."""
         for observer in self.observers:
             observer.ended()
 
 
-SILENT = Observer()
+class TensorBoard(Observer):
+    """Writes the loss of each step and the metrics of each epoch for `tensorboard --logdir FOLDER`.
+
+    A run that is continued goes on in the same log.
+
+    Args:
+        folder: The folder of the log.
+    """
+
+    def __init__(self, folder: Path | str) -> None:
+        import_extra("tensorboard", "tensorboard")
+        self.folder = Path(folder)
+
+    def started(self, recipe: Recipe, steps: int, done: int) -> None:  # noqa: ARG002
+        """Open the log and write the recipe as its text."""
+        from torch.utils.tensorboard import SummaryWriter
+
+        self.step = done
+        self.writer = SummaryWriter(str(self.folder), purge_step=done + 1 if done else None)
+        self.writer.add_text("recipe", f"```json\n{recipe.to_json()}```", done)
+
+    def stepped(self, loss: float) -> None:
+        """Write the loss of the step."""
+        self.step += 1
+        self.writer.add_scalar("step/loss", loss, self.step)
+
+    def epoch_ended(self, metrics: EpochMetrics) -> None:
+        """Write every metric of the epoch at its last step."""
+        for name, value in metrics.model_dump(exclude_none=True).items():
+            if name != "epoch":
+                self.writer.add_scalar(f"epoch/{name}", value, self.step)
+
+    def ended(self) -> None:
+        """Close the log."""
+        self.writer.close()
+
+
+class NotebookProgress(Observer):
+    """Shows a progress bar and a table of epochs under the cell of a notebook. Outside notebooks it shows nothing."""
+
+    def started(self, recipe: Recipe, steps: int, done: int) -> None:
+        """Open the display."""
+        self.title = f"{recipe.dataset} · {recipe.normalization}"
+        self.steps, self.done, self.loss = steps, done, float("nan")
+        self.lines: list[EpochMetrics] = []
+        self.handle = self._open_display()
+
+    def stepped(self, loss: float) -> None:
+        """Move the bar, a hundred times over the whole run."""
+        self.done, self.loss = self.done + 1, loss
+        if self.done % max(1, self.steps // 100) == 0:
+            self._redraw()
+
+    def epoch_ended(self, metrics: EpochMetrics) -> None:
+        """Add a row."""
+        self.lines.append(metrics)
+        self._redraw()
+
+    def _repr_html_(self) -> str:
+        bar = f'<progress value="{self.done}" max="{self.steps}" style="width: 20em"></progress>'
+        return (
+            f"<b>{escape(self.title)}</b><br>{bar} step {self.done} of {self.steps}, loss {self.loss:.4f}"
+            + history_html(self.lines)
+        )
+
+    def _open_display(self) -> Any:
+        try:
+            from IPython.display import display  # pyrefly: ignore[missing-import]
+        except ImportError:
+            return None
+        return display(self, display_id=True)
+
+    def _redraw(self) -> None:
+        if self.handle:
+            self.handle.update(self)

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from maxmincaps.capsules.losses import Losses, capsule_losses
 from maxmincaps.capsules.network import CapsNet, CapsNetOutput
@@ -44,11 +44,15 @@ def threads_of(recipe: Recipe) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def check_network(recipe: Recipe, train: ImageSet) -> None:
-    """Say what keeps the recipe's network from being built, without taking memory for it."""
+def check_network(recipe: Recipe, train: ImageSet) -> CapsNet:
+    """Return the recipe's network on the meta device, without memory for its weights.
+
+    Raises:
+        InputError: If the network cannot be built.
+    """
     try:
         with torch.device("meta"):
-            _network(recipe, train)
+            return _network(recipe, train)
     except (RuntimeError, ArithmeticError, TypeError) as error:  # of sizes that no tensor can have
         raise InputError(f"the recipe's network cannot be built: {one_line(error)}") from None
 
@@ -61,7 +65,7 @@ def initial_network(recipe: Recipe, train: ImageSet) -> CapsNet:
         if recipe.initial_values == "sabour":
             _initialise_as_sabour(network)
         digits = network.digits
-        digits.reset_parameters(recipe.vote_sigma or PACES[recipe.pace].vote_size * digits.suggested_sigma())
+        digits.reset_parameters(recipe.vote_sigma or PACES[recipe.layer_rates].vote_size * digits.suggested_sigma())
     return network
 
 
@@ -69,13 +73,13 @@ def _network(recipe: Recipe, train: ImageSet) -> CapsNet:
     return network_for(recipe, (train.channels, *image_size_after(recipe, train)), len(train.classes))
 
 
-def optimizer_for(recipe: Recipe, network: CapsNet) -> torch.optim.Adam:
+def optimizer_for(recipe: Recipe, network: CapsNet) -> torch.optim.Optimizer:
     """Make Adam, with rates of their own for PrimaryCaps and W: multiples of the learning rate.
 
     A step of Adam moves every weight by about the learning rate, and in the first steps all of a sum's weights the same
     way: a sum moves the further the more terms it has.
     """
-    pace = PACES[recipe.pace]
+    pace = PACES[recipe.layer_rates]
     primary = network.primary.convolution
     digits = network.digits
     # W acts multiplied by couplings, so it has to move the more the smaller they are.
@@ -89,13 +93,18 @@ def optimizer_for(recipe: Recipe, network: CapsNet) -> torch.optim.Adam:
     others = [parameter for parameter in network.parameters() if id(parameter) not in taken]
     groups = [{"name": "others", "params": others, "rate": 1.0}]
     groups += [{"name": name, "params": parameters, "rate": rate} for name, (parameters, rate) in special.items()]
-    return torch.optim.Adam(groups, lr=recipe.learning_rate, betas=(0.9, 0.999), eps=1e-8, fused=True)
+    settings = {"lr": recipe.learning_rate, "betas": (0.9, 0.999), "eps": 1e-8, "fused": True}
+    if recipe.optimizer == "adamw":
+        return torch.optim.AdamW(groups, weight_decay=recipe.weight_decay, **settings)
+    return torch.optim.Adam(groups, **settings)
 
 
 def learning_rate_at(recipe: Recipe, step: int, steps: int) -> float:
     """Give the rate of one of `steps` steps, never below the smallest: a function, so there is nothing to save."""
     if recipe.schedule == "cosine":
         share = (1 + math.cos(math.pi * step / steps)) / 2
+    elif recipe.schedule == "constant":
+        share = 1.0
     else:
         share = recipe.decay ** (step / recipe.decay_steps)
     rise = min(1.0, (step + 1) / (recipe.warmup + 1))
@@ -108,8 +117,29 @@ def set_learning_rate(optimizer: torch.optim.Optimizer, recipe: Recipe, step: in
         group["lr"] = learning_rate_at(recipe, step, steps) * group["rate"]
 
 
-def losses_for(recipe: Recipe, output: CapsNetOutput, images: Images, labels: Labels) -> Losses:
-    """Give the losses with the recipe's margins and weights."""
+def class_weights_for(recipe: Recipe, train: ImageSet) -> Tensor | None:
+    """Return the weight of each class in the margin loss, (class,), or `None` if all are 1.
+
+    Balanced weights are inversely proportional to the number of training images of a class; their mean over the
+    training images is 1.
+    """
+    if recipe.class_weights is None:
+        return None
+    if recipe.class_weights == "balanced":
+        counts = torch.bincount(train.labels.cpu(), minlength=len(train.classes)).clamp(min=1)
+        return len(train.labels) / (len(train.classes) * counts.float())
+    if len(recipe.class_weights) != len(train.classes):
+        raise InputError(
+            f"class_weights: expected {len(train.classes)} numbers, one for each class of {train.name}, "
+            f"found {len(recipe.class_weights)}"
+        )
+    return torch.tensor(recipe.class_weights, device="cpu")
+
+
+def losses_for(
+    recipe: Recipe, output: CapsNetOutput, images: Images, labels: Labels, *, class_weights: Tensor | None = None
+) -> Losses:
+    """Return the losses with the recipe's margins and weights, and with a weight for each class, (class,)."""
     return capsule_losses(
         output,
         images,
@@ -118,6 +148,7 @@ def losses_for(recipe: Recipe, output: CapsNetOutput, images: Images, labels: La
         margin_low=recipe.margin_low,
         down_weight=recipe.down_weight,
         reconstruction_weight=recipe.reconstruction_weight,
+        image_weights=None if class_weights is None else class_weights.to(labels.device)[labels],
     )
 
 

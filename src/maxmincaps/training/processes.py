@@ -1,7 +1,7 @@
-"""Where a run happens: on one device, or in several processes that share each batch.
+"""Devices and processes: a run uses one device, or several processes that share each batch.
 
-Several processes are Fabric's. A run in one process needs a device, a precision and nothing else; it does without
-Fabric, whose import takes longer than all others together.
+Several processes are started by Lightning Fabric. A run in one process does not import Fabric, whose import takes
+longer than all others together.
 """
 
 import platform
@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from multiprocessing import active_children, get_context
 from multiprocessing.queues import SimpleQueue
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import torch
 from torch import Tensor, nn
@@ -26,7 +26,7 @@ Processes: TypeAlias = "OneProcess | Fabric"
 
 
 class OneProcess:
-    """This process, alone, with as much of Fabric's interface as we use."""
+    """The part of Fabric's interface that training uses, for a single process."""
 
     world_size, global_rank, is_global_zero = 1, 0, True
 
@@ -34,27 +34,27 @@ class OneProcess:
         self.device, self.precision = device, precision
 
     def setup(self, module: nn.Module, *optimizers: torch.optim.Optimizer) -> tuple[Any, ...]:
-        """Move the network to the device; its optimizers hold the same parameters and come along."""
+        """Move the network to the device. The optimizers hold the same parameters and are returned unchanged."""
         return (_Autocast(module.to(self.device), self.precision), *optimizers)
 
     def backward(self, tensor: Tensor) -> None:
-        """Make gradients."""
+        """Compute the gradients."""
         tensor.backward()
 
     def all_reduce(self, data: Tensor, *, reduce_op: str) -> Tensor:  # noqa: ARG002
-        """Give the tensor back: there is nobody else."""
+        """Return the tensor unchanged."""
         return data
 
     def all_gather(self, data: Tensor) -> Tensor:
-        """Stack this one tensor."""
+        """Return the tensor with a leading axis of length 1."""
         return data.unsqueeze(0)
 
     def barrier(self) -> None:
-        """Wait for nobody."""
+        """Return at once."""
 
 
 class _Autocast(nn.Module):
-    """A network whose large products run in the recipe's precision."""
+    """A network that runs under autocast in the recipe's precision."""
 
     def __init__(self, module: nn.Module, precision: str) -> None:
         super().__init__()
@@ -66,8 +66,22 @@ class _Autocast(nn.Module):
             return self.module(*arguments)
 
 
+ONE_PROCESS = OneProcess(torch.device("cpu"), "fp32")
+"""This process, on the CPU, in single precision."""
+
+
+def sum_over(processes: Processes, *numbers: float) -> list[float]:
+    """Return the sum of each number over all processes, in double precision."""
+    summed = processes.all_reduce(torch.tensor(numbers, dtype=torch.float64, device="cpu"), reduce_op="sum")
+    return cast(Tensor, summed).tolist()
+
+
 def processes_for(recipe: Recipe) -> Processes:
-    """Choose device, precision and processes."""
+    """Return the device, precision and processes that a recipe asks for.
+
+    Raises:
+        InputError: If the device or the number of processes is not available on this machine.
+    """
     device = _device(recipe.device)
     precision = precision_on(device, recipe)
     if recipe.processes == 1:
@@ -91,16 +105,19 @@ def processes_for(recipe: Recipe) -> Processes:
 
 
 def launch(processes: Processes, task: Callable[[Processes], None], request: StopRequest) -> None:
-    """Do the task in every process, and raise here what kept them from ending it. None is left when this returns."""
+    """Run a task in every process and wait for all of them; raise the first error here.
+
+    No process is left when this returns or raises.
+    """
     if isinstance(processes, OneProcess):
         task(processes)
         return
     others, errors = set(active_children()), get_context("spawn").SimpleQueue()
     try:
-        processes.launch(partial(_tell, task=task, errors=errors, threads=torch.get_num_threads()))
+        processes.launch(partial(_run_task, task=task, errors=errors, threads=torch.get_num_threads()))
     except ProcessException:
         if request:
-            errors.put(KeyboardInterrupt())  # it ended them while they were starting
+            errors.put(KeyboardInterrupt())  # the signal ended them while they were starting
         if errors.empty():
             raise
     except KeyboardInterrupt:
@@ -109,17 +126,17 @@ def launch(processes: Processes, task: Callable[[Processes], None], request: Sto
             child.join()
         raise
     if not errors.empty():
-        raise errors.get()  # the first is the cause: the processes that are left alone fail too
+        raise errors.get()  # the first is the cause; the others fail because one process is missing
 
 
-def _tell(processes: Processes, task: Callable[[Processes], None], errors: SimpleQueue, threads: int) -> None:
-    """Do the task. An error is sent as it is: raised, it would arrive as another, and Ctrl-C would never arrive."""
-    torch.set_num_threads(threads)  # as many as at home: Fabric has divided them, and the task would do so again
+def _run_task(processes: Processes, task: Callable[[Processes], None], errors: SimpleQueue, threads: int) -> None:
+    """Run the task in a spawned process and put its error into the queue, which keeps the error's type."""
+    torch.set_num_threads(threads)  # Fabric has divided them already, and the task would do so again
     try:
         task(processes)
     except InputError as error:
         errors.put(error)
-        raise SystemExit(1) from None  # or the others might wait for this one until a timeout
+        raise SystemExit(1) from None  # otherwise the other processes would wait for this one until a timeout
     except (DivergedError, KeyboardInterrupt) as error:
         errors.put(error)
     except (MemoryError, RuntimeError) as error:
@@ -130,12 +147,12 @@ def _tell(processes: Processes, task: Callable[[Processes], None], errors: Simpl
 
 
 def precision_on(device: torch.device, recipe: Recipe) -> str:
-    """Give the recipe's precision, or fp32 where bf16 would have to be emulated: that takes minutes a step."""
+    """Return the recipe's precision, or fp32 where bf16 would be emulated, which takes minutes a step."""
     return "fp32" if recipe.precision == "bf16" and not has_bf16(device) else recipe.precision
 
 
 def has_bf16(device: torch.device) -> bool:
-    """Tell whether a device has bfloat16 arithmetic."""
+    """Return whether a device has bfloat16 arithmetic."""
     if device.type == "cpu":
         if not torch.backends.mkldnn.is_available():
             return False
@@ -149,12 +166,12 @@ def has_bf16(device: torch.device) -> bool:
 
 
 def _device(name: str) -> torch.device:
-    """Understand a device's name; `auto` is the accelerator, if there is one."""
+    """Return the device of a name. `auto` is the accelerator if there is one, else the CPU."""
     if name == "auto":
         return torch.accelerator.current_accelerator(check_available=True) or torch.device("cpu")
     try:
         device = torch.device(name)
-        torch.zeros(1, device=device).item()  # a device without numbers, such as meta, has none to give
+        torch.zeros(1, device=device).item()  # fails on a device that stores no numbers, such as meta
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         raise InputError(f"device {name!r} cannot be used here: {one_line(error)}") from None
     return device

@@ -1,15 +1,14 @@
-"""A record: the folder that a run leaves. Files are the truth, and each is whole or absent.
+"""The run folder: the files that a training writes. Each file is complete or absent.
 
 recipe.json          every setting
-data.json            what the images were: classes, shape, counts, regenerated or not
+data.json            the images: classes, shape, counts, regenerated or not
 environment.json     versions, processor, threads, commit
-history.jsonl        one line an epoch
-steps.jsonl          one line for each of the first steps, if the recipe asks for it
+history.jsonl        one line for each epoch
 lengths.safetensors  the final class lengths, predictions and labels of every test image
-trace.safetensors    logits and couplings of one training image, iteration by iteration
+trace.safetensors    logits and routing coefficients of one training image, iteration by iteration
 best.safetensors, last.safetensors   weights
-checkpoint.safetensors               what a stopped run continues from; gone when the run is complete
-result.json          the outcome. It is written last: a record is complete when it exists
+checkpoint.safetensors               what a run is continued from; kept after its end if the recipe says so
+result.json          the outcome. It is written last: a run is complete when it exists
 diverged.json        instead of an outcome: where the loss was not finite
 """
 
@@ -40,7 +39,7 @@ from maxmincaps.wording import percent, pluralize
 Line = TypeVar("Line", bound=RunFile)
 DIVERGED = "diverged.json"
 SHIPPED_RUN = Path(__file__).parents[1] / "trained" / "mnist"
-"""The record of the network that comes with the package: Max-Min, trained on MNIST, its weights in half precision."""
+"""The run of the network in the package: Max-Min, trained on MNIST, its weights in half precision."""
 
 
 class InUseError(InputError):
@@ -124,7 +123,7 @@ class Run:
         return "complete" if self.complete else "diverged" if self.diverged else "unfinished"
 
     def __str__(self) -> str:
-        """Say in one line what was trained and what it came to."""
+        """Describe the run and its result in one line."""
         if not self.exists:
             return f"{self.folder}: no run"
         recipe = self.recipe
@@ -132,14 +131,18 @@ class Run:
         if not self.complete:
             return f"{what}, {self.status}: {len(self.history)} of {pluralize(recipe.epochs, 'epoch')}"
         best, final = percent(self.result.best_test_accuracy), percent(self.result.final_test_accuracy)
-        return f"{what}, {pluralize(recipe.epochs, 'epoch')}: best {best}, final {final}"
+        return f"{what}, {pluralize(self.result.epochs, 'epoch')}: best {best}, final {final}"
 
     def _repr_html_(self) -> str:
-        """Show the record in a notebook."""
+        """Return the run as HTML for a notebook."""
         return f"<b>{escape(str(self))}</b>" + history_html(self.history)
 
     def read(self, name: str) -> str:
-        """Give a file's text."""
+        """Return the text of a file of the run.
+
+        Raises:
+            InputError: If the file is missing or cannot be read. The message says why.
+        """
         try:
             return (self.folder / name).read_text(encoding="utf-8")
         except (FileNotFoundError, NotADirectoryError):
@@ -148,18 +151,18 @@ class Run:
             raise InputError(f"{self.folder / name}: cannot be read: {error}") from None
 
     def missing(self, name: str) -> InputError:
-        """Say why a file is not there: its run has not come to it or diverged, or there is no run, or it is lost."""
+        """Return an error that explains why a file of the run is missing."""
         if not self.exists:
             why = "it has no recipe.json" if self.folder.is_dir() else "there is no such folder"
-            return InputError(f"{self.folder} is not the record of a run: {why}")
+            return InputError(f"{self.folder} is not a run folder: {why}")
         if self.complete:
             why = "there is no such file"
             others = [one for one in ("best", "last") if (self.folder / f"{one}.safetensors").exists()]
             if name in ("best.safetensors", "last.safetensors") and others:
-                why += f"; the record has {others[0]}.safetensors (--weights {others[0]})"
+                why += f"; the run has {others[0]}.safetensors (--weights {others[0]})"
             elif name in ("best.safetensors", "last.safetensors"):
                 again = f"`maxmincaps train --recipe {self.folder / 'recipe.json'}` trains them again"
-                why += f"; records are shared without weights, and {again}"
+                why += f"; runs are shared without weights, and {again}"
             return InputError(f"{self.folder / name}: {why}")
         if self.diverged:
             where = Divergence.parse(self.read(DIVERGED), self.folder / DIVERGED).message
@@ -178,7 +181,11 @@ class Run:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Let one process at a time train here. The lock dies with its process, so none is ever stale."""
+        """Lock the folder for training. The lock ends with its process, so it is never stale.
+
+        Raises:
+            InUseError: If another process is training here.
+        """
         lock = FileLock(self.folder / ".lock")
         with reporting_write_errors(self.folder):
             make_directory(self.folder)
@@ -188,7 +195,7 @@ class Run:
                 raise InUseError(f"{self.folder}: another process is training here") from None
         try:
             with reporting_write_errors(self.folder):
-                for lost in self.folder.glob(".*.new*"):  # what a process that was killed had not renamed yet
+                for lost in self.folder.glob(".*.new*"):  # temporary files of a process that was killed
                     lost.unlink()
             yield
         finally:
@@ -283,5 +290,5 @@ def history_html(lines: Sequence[EpochMetrics]) -> str:
 
 
 def runs_under(folder: Path) -> list[Run]:
-    """Find every record below a folder, by name."""
+    """Return every run below a folder, sorted by path."""
     return [Run(path.parent) for path in sorted(folder.rglob("recipe.json"))]

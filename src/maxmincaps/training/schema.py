@@ -40,6 +40,8 @@ class RunData(RunFile):
     """data.json: what the images were, and the network that was built for them."""
 
     name: str
+    dataset_path: str | None = None
+    """Where the user's own images were, as an absolute path."""
     regenerated: bool
     images_sha256: str = ""
     classes: tuple[str, ...] = Field(min_length=1)
@@ -52,6 +54,8 @@ class RunData(RunFile):
     parameters: NonNegativeInt = 0
     rates: dict[str, float] = {}
     vote_sigma: float | None = None
+    init_from_layers: tuple[str, ...] | None = None
+    """The layers that started with the weights of `init_from`."""
 
 
 class RunResult(RunFile):

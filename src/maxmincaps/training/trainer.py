@@ -1,9 +1,10 @@
-"""One run in progress: what it has, what it has come to, and how it is put away and taken up again."""
+"""The state of a run in progress, and its checkpoint."""
 
 import time
 from collections.abc import Callable, Iterator
 from copy import deepcopy
-from dataclasses import astuple, dataclass, field, fields
+from dataclasses import dataclass, field, fields
+from functools import partial
 from pathlib import Path
 from typing import Any, Self, cast
 
@@ -26,34 +27,17 @@ from maxmincaps.training.checkpoint import (
     save_tensors,
 )
 from maxmincaps.training.evaluate import class_lengths
-from maxmincaps.training.prepare import initial_network, optimizer_for
+from maxmincaps.training.init_from import apply_init_from
+from maxmincaps.training.prepare import class_weights_for, initial_network, losses_for, optimizer_for
 from maxmincaps.training.processes import Processes
 from maxmincaps.training.run import Run
-from maxmincaps.training.schema import EpochMetrics, WatchedStep
-
-
-@dataclass
-class Tally:
-    """Sums over images, of one step or of an epoch so far, over all processes."""
-
-    loss: float = 0.0
-    margin: float = 0.0
-    reconstruction: float = 0.0
-    correct: float = 0.0
-    seen: float = 0.0
-
-    @property
-    def mean_loss(self) -> float:
-        """The loss of an image, on average."""
-        return self.loss / max(self.seen, 1)
-
-    def __add__(self, other: "Tally") -> "Tally":
-        return Tally(*(mine + theirs for mine, theirs in zip(astuple(self), astuple(other), strict=True)))
+from maxmincaps.training.schema import EpochMetrics
+from maxmincaps.training.step import ComputeLosses, Tally
 
 
 @dataclass
 class State:
-    """How far a run has come. It goes into the checkpoint as JSON, which keeps every bit of a float."""
+    """How far a run is. It is stored in the checkpoint as JSON, which keeps every bit of a float."""
 
     __pydantic_config__ = ConfigDict(allow_inf_nan=False)
     epoch: int = 0
@@ -63,14 +47,19 @@ class State:
     elapsed_s: float = 0.0
     tally: Tally = field(default_factory=Tally)
     history: list[EpochMetrics] = field(default_factory=list)
-    watched: list[WatchedStep] = field(default_factory=list)
     best_accuracy: float = -1.0
     best_epoch: int = 0
 
     @classmethod
     def from_note(cls, note: Any, path: Path) -> Self:
-        """Read what `asdict` wrote, or say what in it is not."""
+        """Validate the JSON of a state.
+
+        Raises:
+            InputError: If a field is missing, unknown or wrong. The message names the file.
+        """
         expected = {each.name for each in fields(cls)}
+        if isinstance(note, dict):
+            note = {name: value for name, value in note.items() if name != "watched"}  # written by earlier versions
         if not isinstance(note, dict) or note.keys() != expected:
             raise InputError(f"{path}: expected a state of {', '.join(sorted(expected))}, found another")
         try:
@@ -81,57 +70,68 @@ class State:
 
 @dataclass
 class Trainer:
-    """Everything that the training loop works with."""
+    """Everything that the training loop uses."""
 
     processes: Processes
     recipe: Recipe
-    record: Run
+    run: Run
     splits: Splits
     network: nn.Module
     optimizer: torch.optim.Optimizer
+    compute_losses: ComputeLosses
     state: State
     averaged: CapsNet | None = None
-    """The moving average of the network, if the recipe asks for one."""
+    """The network with the EMA of the weights, if the recipe asks for one."""
+    copied_layers: tuple[str, ...] = ()
+    """The layers that start with the weights of another network (`init_from`)."""
     saved_at: float = field(default_factory=time.monotonic)
 
     @classmethod
-    def prepare(cls, processes: Processes, recipe: Recipe, record: Run, splits: Splits) -> Self:
-        """Build the network and its optimizer, new or as the checkpoint has them."""
-        network = initial_network(recipe, splits.train)
+    def prepare(cls, processes: Processes, recipe: Recipe, run: Run, splits: Splits) -> Self:
+        """Build the network and its optimizer, with new weights or with those of the checkpoint."""
+        network, copied = initial_network(recipe, splits.train), ()
+        if recipe.init_from and not (run.folder / CHECKPOINT).exists():
+            copied = apply_init_from(network, recipe.init_from, splits.train.classes)
         network, optimizer = processes.setup(network, optimizer_for(recipe, network))
-        run = cls(processes, recipe, record, splits, network, optimizer, State())
-        run.averaged = deepcopy(run.plain_network) if recipe.average else None
-        if (record.folder / CHECKPOINT).exists():
-            run.load_checkpoint()
-        return run
+        losses = partial(losses_for, recipe, class_weights=class_weights_for(recipe, splits.train))
+        trainer = cls(processes, recipe, run, splits, network, optimizer, losses, State(), copied_layers=copied)
+        trainer.averaged = deepcopy(trainer.plain_network) if recipe.ema_decay else None
+        if (run.folder / CHECKPOINT).exists():
+            trainer.load_checkpoint()
+        return trainer
 
     @property
     def plain_network(self) -> CapsNet:
-        """The network itself, without what distributes it."""
+        """The network itself, without the wrapper of autocast or of several processes."""
         return cast(CapsNet, self.network.module)
 
     @property
     def evaluation_network(self) -> CapsNet:
-        """The network whose answers count and whose weights are kept."""
+        """The network that is evaluated and whose weights are saved."""
         return self.averaged or self.plain_network
 
     @property
     def steps_per_epoch(self) -> int:
-        """Batches of an epoch; the last may be smaller."""
+        """The number of batches of an epoch. The last may be smaller."""
         return batch_count(len(self.splits.train), self.recipe.batch_size)
 
     @property
     def steps(self) -> int:
-        """Steps of the whole run."""
+        """The number of steps of the whole run."""
         return self.recipe.epochs * self.steps_per_epoch
 
     @property
+    def is_out_of_patience(self) -> bool:
+        """Whether early stopping ends the run: too many epochs without a better validation accuracy."""
+        return 0 < self.recipe.patience <= self.state.epoch - self.state.best_epoch
+
+    @property
     def prepare_images(self) -> Callable[[Tensor], Tensor]:
-        """What is done to images that are not trained on."""
+        """The preprocessing of images that are not trained on."""
         return for_testing(self.recipe)
 
     def batches(self) -> Iterator[Batch]:
-        """Give the batches of this epoch that have not been trained on yet."""
+        """Return the batches of this epoch that have not been trained on yet."""
         return batches(
             self.splits.train,
             self.recipe.batch_size,
@@ -145,9 +145,9 @@ class Trainer:
         )
 
     def lengths_of(self, images: ImageSet) -> Tensor:
-        """Give the class lengths of all images; each process looks at its share of them."""
+        """Return the class lengths of all images, (image, class). Each process computes its share."""
         share = -(-len(images) // self.processes.world_size)
-        # The last share is filled up with the last image, as all must be equally long to be gathered.
+        # All shares must be equally long to be gathered, so the last one repeats the last image.
         first = self.processes.global_rank * share
         own = torch.arange(first, first + share, device="cpu").clamp(max=len(images) - 1)
         lengths = class_lengths(self.evaluation_network, images.take(own), self.prepare_images)
@@ -156,31 +156,26 @@ class Trainer:
 
     @property
     def selection_set(self) -> tuple[str, ImageSet]:
-        """Which images decide what the best epoch is: the held-out ones, or, as in the paper, the test set."""
+        """The images that choose the best epoch, after their name: validation or, as in the paper, test images."""
         if self.splits.validation:
             return "validation", self.splits.validation
         test = self.splits.test
         return "test", fixed_subset(test, self.recipe.test_images or len(test))
 
-    def over_processes(self, *numbers: float) -> list[float]:
-        """Add up each number over all processes."""
-        summed = self.processes.all_reduce(torch.tensor(numbers, dtype=torch.float64, device="cpu"), reduce_op="sum")
-        return cast(Tensor, summed).tolist()
-
     def images_in_batch(self) -> int:
-        """Count the images of the batch that is next, over all processes: the last one of an epoch may be short."""
+        """Return the number of images of the next batch over all processes. The last batch of an epoch may be short."""
         return min(self.recipe.batch_size, len(self.splits.train) - self.state.batch * self.recipe.batch_size)
 
     def elapsed_s(self) -> float:
-        """Give the seconds spent on this run, in all the parts that stops have divided it into."""
+        """Return the seconds spent on this run, including those before it was stopped and continued."""
         return self.state.elapsed_s + time.monotonic() - self.saved_at
 
     def checkpoint_is_due(self) -> bool:
-        """Tell whether the last checkpoint is too old to lose what came after it."""
+        """Return whether `checkpoint_seconds` have passed since the last checkpoint."""
         return time.monotonic() - self.saved_at >= self.recipe.checkpoint_seconds
 
     def save_checkpoint(self) -> None:
-        """Put the run away, so that another process can go on from here."""
+        """Write the checkpoint, from which another process can continue the run."""
         self.state.elapsed_s, self.saved_at = self.elapsed_s(), time.monotonic()
         if self.processes.is_global_zero:
             parts = {"network": self.plain_network.state_dict(), "optimizer": optimizer_tensors(self.optimizer)}
@@ -191,16 +186,18 @@ class Trainer:
                 "recipe": self.recipe.model_dump(mode="json"),
                 "state": TypeAdapter(State).dump_python(self.state, mode="json"),
             }
-            save_tensors(self.record.folder / CHECKPOINT, tensors, note)
+            save_tensors(self.run.folder / CHECKPOINT, tensors, note)
 
     def load_checkpoint(self) -> None:
-        """Take the run up where its checkpoint left it."""
-        path = self.record.folder / CHECKPOINT
+        """Load weights, optimizer and state from the checkpoint."""
+        path = self.run.folder / CHECKPOINT
         tensors, note = load_tensors(path)
-        # The note has the whole recipe, as the fingerprint of that time would be another after a default has changed.
-        theirs, ours = recipe_from(note.get("recipe"), str(path)).fingerprint(), self.recipe.fingerprint()
-        if theirs != ours:
-            raise InputError(f"{path}: is of recipe {theirs}, expected {ours}")
+        # The checkpoint holds the whole recipe, because a fingerprint changes when a later version changes a default.
+        theirs = recipe_from(note.get("recipe"), str(path))
+        if theirs.schedule != "cosine":  # the learning rates of other schedules do not depend on the number of epochs
+            theirs = theirs.with_changes(epochs=self.recipe.epochs)
+        if theirs.fingerprint() != self.recipe.fingerprint():
+            raise InputError(f"{path}: is of recipe {theirs.fingerprint()}, expected {self.recipe.fingerprint()}")
         load_weights(self.plain_network, _below(tensors, "network."), path, in_place=True)
         restore_optimizer(self.optimizer, _below(tensors, "optimizer."), path)
         if self.averaged:
@@ -208,7 +205,7 @@ class Trainer:
         self.state = self._state_of(note.get("state"), path)
 
     def _state_of(self, note: Any, path: Path) -> State:
-        """Read a state, and refuse one that a run of this recipe is never in: it could go on without end."""
+        """Validate a state. One that a run of this recipe is never in is refused, because it might never end."""
         state = State.from_note(note, path)
         at = (state.epoch, state.batch, state.step, len(state.history))
         epochs, steps = self.recipe.epochs, self.steps_per_epoch
@@ -221,15 +218,10 @@ class Trainer:
         return state
 
     def save_weights(self, name: str) -> None:
-        """Write the network's weights into the record."""
+        """Write the weights of the evaluation network into the run folder."""
         if self.processes.is_global_zero:
-            path = self.record.folder / f"{name}.safetensors"
+            path = self.run.folder / f"{name}.safetensors"
             save_tensors(path, self.evaluation_network.state_dict(), {"epoch": self.state.epoch})
-
-    def write_watched(self) -> None:
-        """Write what the first steps found into the record, if they are watched."""
-        if self.state.watched and self.processes.is_global_zero:
-            self.record.write("steps.jsonl", self.state.watched)
 
 
 def _below(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
