@@ -11,6 +11,7 @@ Measure  for each step the mean length of lower-level capsules, sums and class c
          coefficients, and the root mean square of each layer's gradient (`steps.jsonl` in the run folder).
 Cost     about two minutes a run on one core, an hour in all.
 Command  maxmincaps study run research/first_steps.py --out research/runs
+         With steps.jsonl: python research/watch.py research/runs/first-steps
 """
 
 from collections.abc import Mapping
@@ -60,7 +61,7 @@ STUDY = Study(
             for change, settings in changes(name).items()
         ),
     ),
-    settings={"batch_size": 4_000 // STEPS, "watch": STEPS, "average": 0.0},
+    settings={"batch_size": 4_000 // STEPS, "ema_decay": 0.0},
     scales={"small": (Budget(epochs=1),)},
     notes={"small": "4,000 digits, one epoch of 100 steps"},
 )

@@ -12,7 +12,7 @@ Command  maxmincaps study run research/layer_wise_rates.py --out research/runs
 
 from maxmincaps.studies.study import HALF_PRECISION, Budget, Line, Study
 
-SLOW = {"pace": "slow"}
+SLOW = {"layer_rates": "slow"}
 RELAXED = {**SLOW, "margin_high": 0.8, "margin_low": 0.2}
 THOROUGH = {**RELAXED, "batch_size": 64}
 """The settings of the recipe `thorough`."""

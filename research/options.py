@@ -10,7 +10,7 @@ Command  maxmincaps study run research/options.py --out research/runs
 
 from maxmincaps.studies.study import Budget, Line, Study
 
-PLAIN = {"schedule": "decay", "average": 0.0, "warmup": 50}
+PLAIN = {"schedule": "decay", "ema_decay": 0.0, "warmup": 50}
 
 STUDY = Study(
     name="options",
@@ -20,7 +20,7 @@ STUDY = Study(
     lines=(
         Line("plain", PLAIN),
         Line("cosine", {**PLAIN, "schedule": "cosine"}),
-        Line("EMA of the weights", {**PLAIN, "average": 0.999}),
+        Line("EMA of the weights", {**PLAIN, "ema_decay": 0.999}),
         Line("no warm-up", {**PLAIN, "warmup": 0}),
         Line("shifts of 2 pixels", {**PLAIN, "shift": 2}),
         Line("batch 256, twice the rate", {**PLAIN, "batch_size": 256, "learning_rate": 0.002}),

@@ -1,23 +1,38 @@
 """An observer that describes the inside of the network at each of the first steps: why it learns, or why it does not.
 
->>> fit(recipe, folder, observer=FirstSteps(folder, 100))  # doctest: +SKIP
-
-It writes one line for each step into steps.jsonl in the run folder.
+It writes one line for each step into steps.jsonl in the run folder. `python research/watch.py OUT` trains the runs of
+the study `research/first_steps.py` with it.
 """
 
+import sys
 from pathlib import Path
 
 import torch
+from pydantic import Field, NonNegativeFloat, PositiveInt
 from torch import nn
 
-from maxmincaps import Observer, Recipe
+from maxmincaps import Observer, Recipe, fit
 from maxmincaps.capsules.network import CapsNet
 from maxmincaps.capsules.shapes import Images
 from maxmincaps.data.batches import Batch
-from maxmincaps.training.schema import WatchedStep
+from maxmincaps.training.schema import RunFile
 
 WATCHED_IMAGES = 32
 QUANTILES = (0.1, 0.5, 0.9)
+
+
+class WatchedStep(RunFile):
+    """A line of steps.jsonl: the inside of the network at one of the first steps."""
+
+    step: PositiveInt
+    loss: float
+    part_length: NonNegativeFloat
+    dead_children: float = Field(ge=0, le=1)
+    sum_length: NonNegativeFloat
+    class_length: float = Field(ge=0, le=1)
+    longest_class_length: float = Field(ge=0, le=1)
+    couplings: tuple[float, float, float]
+    gradients: dict[str, NonNegativeFloat]
 
 
 class FirstSteps(Observer):
@@ -90,3 +105,11 @@ def _quantiles(values: torch.Tensor) -> tuple[float, float, float]:
     ordered = values.sort().values
     low, middle, high = (ordered[int(q * (len(ordered) - 1))].item() if len(ordered) else 0.0 for q in QUANTILES)
     return low, middle, high
+
+
+if __name__ == "__main__":
+    from first_steps import STEPS, STUDY
+
+    for recipe in STUDY.grid("small"):
+        folder = Path(sys.argv[1]) / recipe.run_name
+        fit(recipe, folder, resume=True, observer=FirstSteps(folder, STEPS))

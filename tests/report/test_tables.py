@@ -38,7 +38,8 @@ def test_table_1_has_the_means_of_the_records_beside_the_papers(of_study, runs, 
         if (recipe := json.loads(path.read_text()))["normalization"] == line.lower()
         and (recipe["iterations"], recipe["shift"], recipe["relu"], recipe["high"], recipe["start"])
         == (3, 0, True, None, None)
-        and (recipe["primary_rate"], recipe["warmup"], recipe["validation"], recipe["average"]) == (None, 50, 0, 0.999)
+        and (recipe["primary_rate"], recipe["warmup"], recipe["validation"], recipe["ema_decay"])
+        == (None, 50, 0, 0.999)
     ]
     found = cells(tables.table_1(of_study("datasets")), Normalization=line)
     for column, measure in (("Ours, best", "best_test_accuracy"), ("Ours, final", "final_test_accuracy")):

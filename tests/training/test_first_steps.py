@@ -8,7 +8,6 @@ import pytest
 
 from maxmincaps import CombinedObserver, fit
 from maxmincaps.errors import DivergedError
-from maxmincaps.training.schema import WatchedStep
 from tests.training.bits import equal_bits
 from tests.training.test_not_finite import exploding  # noqa: F401
 from tests.training.test_stopped import StopAt
@@ -22,7 +21,9 @@ def watched(recipe, folder, steps, **options):
     try:
         return fit(recipe, folder, observer=watch.FirstSteps(folder, steps), **options)
     finally:
-        watched.lines = [WatchedStep.parse(line, folder) for line in (folder / "steps.jsonl").read_text().splitlines()]
+        watched.lines = [
+            watch.WatchedStep.parse(line, folder) for line in (folder / "steps.jsonl").read_text().splitlines()
+        ]
 
 
 def test_the_first_steps_are_described_and_observing_changes_nothing(whole, tiny, tmp_path):

@@ -32,7 +32,6 @@ from maxmincaps.training.schema import (
     RunData,
     RunFile,
     RunResult,
-    WatchedStep,
 )
 from maxmincaps.wording import percent, pluralize
 
@@ -80,11 +79,6 @@ class Run:
     def history(self) -> list[EpochMetrics]:
         """The metrics of each finished epoch (history.jsonl)."""
         return self._lines("history.jsonl", EpochMetrics)
-
-    @property
-    def steps(self) -> list[WatchedStep]:
-        """The first steps, if they were watched (steps.jsonl)."""
-        return self._lines("steps.jsonl", WatchedStep)
 
     def summary(self) -> "RunSummary":
         """Read all small files of the run at once.

@@ -129,17 +129,3 @@ class Environment(RunFile):
         """The precisions that the run was computed in, in order."""
         parts = [self.precision, *(part.get("precision") for part in self.continued)]
         return ", then ".join(dict.fromkeys(str(part) for part in parts if part))
-
-
-class WatchedStep(RunFile):
-    """A line of steps.jsonl: the inside of the network at one of the first steps."""
-
-    step: PositiveInt
-    loss: float
-    part_length: NonNegativeFloat
-    dead_children: float = Field(ge=0, le=1)
-    sum_length: NonNegativeFloat
-    class_length: float = Field(ge=0, le=1)
-    longest_class_length: float = Field(ge=0, le=1)
-    couplings: tuple[float, float, float]
-    gradients: dict[str, NonNegativeFloat]
