@@ -206,7 +206,7 @@ class TrainingSettings(Settings):
 
     layer_rates: Literal["fast", "slow"] = "fast"
     """The layer-wise learning rates and the initial size of W: `fast` for little data or time; `slow`, a small W with a
-    small rate, as in the recipe `thorough` (docs/initialisation.md)."""
+    small rate, as in the recipe `thorough` (docs/training.md)."""
 
     vote_sigma: float | None = Field(None, gt=0)
     """Standard deviation of W's initial values. Default: by --layer-rates."""

@@ -1,7 +1,7 @@
-"""Every block of code in the README and the documentation is run; where it asks for too much, it is understood.
+"""Every block of code in the README and the documentation runs, and every link leads somewhere.
 
-A command that would download, train for hours, open a page or use files of yours is parsed by our own command line:
-names of verbs, flags and values must be right.
+A command that would download, train for hours, open a page or use a reader's files is only parsed by our own command
+line: names of commands, flags and values must be right.
 """
 
 import re
@@ -10,7 +10,7 @@ import tomllib
 import pytest
 
 from maxmincaps.cli import app, main
-from tests.docs.pages import BLOCK, NAMES, PAGES, ROOT, SHELLS, blocks, commands
+from tests.docs.pages import DOCS, NAMES, PAGES, ROOT, SHELLS, blocks, commands, inline_commands, prose
 
 LANGUAGES = {"python", "toml", "json", "text", "", "bibtex", *SHELLS}
 QUICK = {"train", "runs", "verify", "evaluate", "export"}
@@ -46,12 +46,26 @@ def test_the_blocks_of_a_page_run_in_order(page, tmp_path, monkeypatch, capsys):
                 exec(compile(code, f"{page.name}: {code[:40]!r}", "exec"), namespace)
             if language in SHELLS:
                 for words in commands(code):
-                    _understood(words, tmp_path)
+                    _check(words, tmp_path)
     finally:
         _restore(before)
 
 
-def _understood(words, folder):
+@pytest.mark.parametrize("page", PAGES, ids=NAMES)
+def test_the_commands_inside_sentences_are_right(page):
+    for words in inline_commands(page):
+        if words and not words[0].startswith("-") and len(words) > 1:
+            app.parse_args(words, print_error=False, exit_on_error=False)
+
+
+def test_the_recipes_that_pages_name_exist():
+    recipes = {path.stem for path in (ROOT / "src" / "maxmincaps" / "recipes").glob("*.toml")}
+    named = {name for page in PAGES for name in re.findall(r"--recipe (\w[\w-]*)(?![\w./])", page.read_text("utf-8"))}
+    assert named
+    assert named <= recipes
+
+
+def _check(words, folder):
     tool, *rest = words
     if tool == "maxmincaps":
         _call(rest, folder)
@@ -105,16 +119,40 @@ def test_no_two_pages_train_different_runs_in_one_folder():
 
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)
 def test_every_link_of_a_page_leads_to_a_file(page):
-    words = BLOCK.sub("", page.read_text(encoding="utf-8"))
-    links = re.findall(r"\]\((?!https?:|#)([^)#]+)", words)
+    links = re.findall(r"\]\((?!https?:|#)([^)#\s]+)", prose(page)) + re.findall(r'(?:src|srcset)="([^"]+)"', prose(page))
     assert [link for link in links if not (page.parent / link).exists()] == []
 
 
+@pytest.mark.parametrize("page", PAGES, ids=NAMES)
+def test_every_link_to_a_heading_leads_to_one(page):
+    for target, heading in re.findall(r"\]\((?!https?:)([^)#\s]*\.md)?#([\w-]+)\)", prose(page)):
+        assert heading in _anchors(page.parent / target if target else page), f"{target}#{heading}"
+
+
+def _anchors(page):
+    titles = re.findall(r"^#+ (.+)$", prose(page), re.MULTILINE)
+    return {re.sub(r"[\s-]+", "-", re.sub(r"[^\w\s-]", "", title.lower())).strip("-") for title in titles}
+
+
 def test_the_first_page_links_every_other():
-    linked = set(re.findall(r"\]\(([\w-]+\.md)", (ROOT / "docs" / "index.md").read_text()))
-    assert linked == {path.name for path in (ROOT / "docs").glob("*.md")} - {"index.md"}
+    linked = set(re.findall(r"\]\(([\w-]+\.md|api/index\.md)", (DOCS / "index.md").read_text("utf-8")))
+    assert linked == {path.name for path in DOCS.glob("*.md")} - {"index.md"} | {"api/index.md"}
 
 
 def test_every_page_stands_in_the_navigation():
-    navigation = re.findall(r'"([\w-]+\.md)"', (ROOT / "zensical.toml").read_text())
-    assert sorted(navigation) == sorted(path.name for path in (ROOT / "docs").glob("*.md"))
+    navigation = re.findall(r'"([\w/-]+\.md)"', (ROOT / "zensical.toml").read_text("utf-8"))
+    assert sorted(navigation) == sorted(str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md"))
+
+
+def test_the_reference_shows_every_public_name():
+    import maxmincaps
+
+    shown = {name for page in (DOCS / "api").glob("*.md") for name in re.findall(r"^::: maxmincaps\.(\w+)$", page.read_text("utf-8"), re.M)}
+    assert shown == set(maxmincaps.__all__)
+
+
+def test_the_folders_of_the_architecture_page_are_the_layers_that_are_checked():
+    contract = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"][0]
+    layers = [name.strip() for layer in contract["layers"] for name in re.split(r"[|:]", layer)]
+    table = re.findall(r"^\| `(\w+)(?:/|\.py)` \| (?!what)", (DOCS / "architecture.md").read_text("utf-8"), re.MULTILINE)
+    assert table[: len(layers)] == layers

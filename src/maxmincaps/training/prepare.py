@@ -19,7 +19,7 @@ from maxmincaps.training.checkpoint import network_for
 
 
 class Pace(NamedTuple):
-    """How fast W begins and learns beside PrimaryCaps; docs/initialisation.md tells what was measured."""
+    """How fast W begins and learns beside PrimaryCaps; docs/training.md tells what was measured."""
 
     primary_terms: int
     """PrimaryCaps learns at the full rate if its sums have at most so many terms."""

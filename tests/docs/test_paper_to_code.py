@@ -9,7 +9,7 @@ from maxmincaps.cli import app
 from maxmincaps.studies import STUDIES
 from tests.docs.pages import ROOT
 
-NAMED = re.findall(r"`([^`\n]+)`", (ROOT / "docs" / "map.md").read_text(encoding="utf-8"))
+NAMED = re.findall(r"`([^`\n]+)`", (ROOT / "docs" / "paper-to-code.md").read_text(encoding="utf-8"))
 FUNCTIONS = sorted({name for name in NAMED if name.startswith("maxmincaps.")})
 TESTS = sorted({name for name in NAMED if name.startswith("tests/")})
 COMMANDS = sorted({name for name in NAMED if name.startswith("maxmincaps ")})
