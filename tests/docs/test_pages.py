@@ -85,7 +85,8 @@ def _call(words, folder):
     verb, *rest = words
     absent = [word for word in rest if word.startswith("runs/") and not (folder / word).exists()]
     asks_for_more = {"--dataset", "--recipe", "--processes", "--device"} & set(words)
-    if verb in QUICK and not asks_for_more and (verb == "train" or not absent):
+    makes_its_folder = verb == "train" and "--resume" not in words
+    if verb in QUICK and not asks_for_more and (makes_its_folder or not absent):
         with pytest.raises(SystemExit) as ended:
             main(words)
         assert not ended.value.code, f"maxmincaps {' '.join(words)}"
@@ -119,7 +120,9 @@ def test_no_two_pages_train_different_runs_in_one_folder():
 
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)
 def test_every_link_of_a_page_leads_to_a_file(page):
-    links = re.findall(r"\]\((?!https?:|#)([^)#\s]+)", prose(page)) + re.findall(r'(?:src|srcset)="([^"]+)"', prose(page))
+    links = re.findall(r"\]\((?!https?:|#)([^)#\s]+)", prose(page)) + re.findall(
+        r'(?:src|srcset)="([^"]+)"', prose(page)
+    )
     assert [link for link in links if not (page.parent / link).exists()] == []
 
 
@@ -147,12 +150,18 @@ def test_every_page_stands_in_the_navigation():
 def test_the_reference_shows_every_public_name():
     import maxmincaps
 
-    shown = {name for page in (DOCS / "api").glob("*.md") for name in re.findall(r"^::: maxmincaps\.(\w+)$", page.read_text("utf-8"), re.M)}
+    shown = {
+        name
+        for page in (DOCS / "api").glob("*.md")
+        for name in re.findall(r"^::: maxmincaps\.(\w+)$", page.read_text("utf-8"), re.M)
+    }
     assert shown == set(maxmincaps.__all__)
 
 
 def test_the_folders_of_the_architecture_page_are_the_layers_that_are_checked():
     contract = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"][0]
     layers = [name.strip() for layer in contract["layers"] for name in re.split(r"[|:]", layer)]
-    table = re.findall(r"^\| `(\w+)(?:/|\.py)` \| (?!what)", (DOCS / "architecture.md").read_text("utf-8"), re.MULTILINE)
+    table = re.findall(
+        r"^\| `(\w+)(?:/|\.py)` \| (?!what)", (DOCS / "architecture.md").read_text("utf-8"), re.MULTILINE
+    )
     assert table[: len(layers)] == layers
