@@ -11,6 +11,7 @@ import threading
 import time
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ import pytest
 from maxmincaps import Recipe, fit
 from maxmincaps.analysis.poll import Question
 from maxmincaps.app import poll as poll_pages
-from maxmincaps.app.serve import Door
+from maxmincaps.app.serve import Listener
 from maxmincaps.app.store import Asked, Store
 from tests.conftest import TINY
 
@@ -61,16 +62,16 @@ def serving(
     policy: str = poll_pages.POLICY,
     most_bytes: int = poll_pages.MOST_BYTES,
 ):
-    """Serve an app from a thread, behind the same door as the command's."""
-    door = Door.open(host, token=token)
-    server = door.server(app, policy=policy, most_bytes=most_bytes)
-    thread = threading.Thread(target=server.run, kwargs={"sockets": list(door.sockets)})
+    """Serve an app from a thread, behind the same listener as the command's."""
+    listener = Listener.open(host, token=token)
+    server = listener.server(app, policy=policy, most_bytes=most_bytes)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener.socket]})
     thread.start()
     while not server.started:
         assert thread.is_alive()
         time.sleep(0.01)
     try:
-        yield door
+        yield listener
     finally:
         server.should_exit = True
         thread.join()
@@ -78,26 +79,27 @@ def serving(
 
 @pytest.fixture
 def poll(tmp_path):
-    """A poll of five images, served; gives the store and the door."""
+    """A poll of five images, served; gives the store and the listener."""
     store = Store.create(tmp_path / "poll.sqlite", asked(5))
-    with serving(poll_pages.poll_page(store)) as door:
-        yield store, door
+    with serving(poll_pages.poll_page(store)) as listener:
+        yield store, listener
     store.shut()
 
 
 class Served:
     """A command that serves a page, in a process of its own, always on the same port."""
 
-    def __init__(self, *command: str) -> None:
+    def __init__(self, *command: str, **popen: Any) -> None:
         with closing(socket.create_server(("127.0.0.1", 0))) as taken:
             self.port = taken.getsockname()[1]
         self.command = [sys.executable, "-m", "maxmincaps", *command, "--port", str(self.port)]
         self.address = f"http://127.0.0.1:{self.port}/"
+        self.popen = popen  # further arguments of subprocess.Popen
         self.start()
 
     def start(self) -> None:
         self.process = subprocess.Popen(
-            self.command, stdout=subprocess.DEVNULL, env={**os.environ, "OMP_NUM_THREADS": "1"}
+            self.command, stdout=subprocess.DEVNULL, env={**os.environ, "OMP_NUM_THREADS": "1"}, **self.popen
         )
 
     def kill(self) -> None:

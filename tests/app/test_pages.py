@@ -10,7 +10,7 @@ import pytest
 
 from maxmincaps import InputError
 from maxmincaps.analysis import poll as polls
-from maxmincaps.app.runs import trained_runs
+from maxmincaps.app.runs import find_runs
 from tests.app.conftest import Served, Visitor, persist
 
 LOCAL = re.compile(r"^(http://127\.0\.0\.1:|data:|blob:)")
@@ -54,8 +54,8 @@ def troubles(page):
     return found
 
 
-def opened(page, door):
-    page.goto(door.address)
+def opened(page, listener):
+    page.goto(listener.address)
     page.wait_for_selector("#answer-left svg")
     page.wait_for_selector("#capsule img >> nth=1")
     return page
@@ -191,8 +191,8 @@ def test_files_cannot_be_laid_on_the_explorer_s_disk(explorer, page):
 
 
 def test_a_poll_is_answered_with_keys_reloaded_in_the_middle_and_counted(poll, page, tmp_path):
-    _, door = poll
-    page.goto(door.address)
+    _, listener = poll
+    page.goto(listener.address)
     page.wait_for_selector("#asking:not([hidden])")
     for key in "73":
         before = page.inner_text("#progress-words")
@@ -222,10 +222,10 @@ def test_a_poll_is_answered_with_keys_reloaded_in_the_middle_and_counted(poll, p
 
 
 def test_two_tabs_are_one_person(poll, page, tmp_path):
-    _, door = poll
+    _, listener = poll
     second = page.context.new_page()
     for tab in (page, second):
-        tab.goto(door.address)
+        tab.goto(listener.address)
         tab.wait_for_selector("#asking:not([hidden])")
     for tab, key in ((page, "1"), (second, "2")):
         tab.keyboard.press(key)
@@ -237,6 +237,6 @@ def test_two_tabs_are_one_person(poll, page, tmp_path):
 
 def test_a_page_takes_a_folder_of_runs_and_says_what_to_run_where_there_is_none(tmp_path, runs):
     with pytest.raises(InputError, match="maxmincaps quickstart"):
-        trained_runs([tmp_path / "nothing"], needs="best.safetensors")
-    found = trained_runs([runs[0].parent], needs="best.safetensors")
+        find_runs([tmp_path / "nothing"], needs="best.safetensors")
+    found = find_runs([runs[0].parent], needs="best.safetensors")
     assert [run.name for run in found] == ["max-min", "softmax"]

@@ -125,8 +125,8 @@ def test_a_damaged_file_is_read_or_refused_and_nothing_else(tmp_path_factory, pl
 
 
 def test_an_answer_is_in_the_file_when_it_is_acknowledged(poll, tmp_path):
-    _, door = poll
-    visitor = Visitor(door.port)
+    _, listener = poll
+    visitor = Visitor(listener.port)
     order = visitor.state()["order"]
     for place, number in enumerate(order):
         assert visitor.answer(number, place) == (200, {"answered": place + 1})
@@ -135,13 +135,13 @@ def test_an_answer_is_in_the_file_when_it_is_acknowledged(poll, tmp_path):
 
 
 def test_a_forged_id_index_or_label_is_refused_and_nothing_is_kept(poll, tmp_path):
-    store, door = poll
-    visitor, nobody = Visitor(door.port), Visitor(door.port)
+    store, listener = poll
+    visitor, nobody = Visitor(listener.port), Visitor(listener.port)
     visitor.state()
     assert nobody.answer(0, 1)[0] == 403
     name, _, signature = visitor.cookie.partition("=")[2].partition(".")
     for forged in (f"{name}.{signature[::-1]}", f"{'0' * 32}.{signature}", name, ".", "é", "' OR 1=1 --"):
-        stranger = Visitor(door.port, f"{store.cookie}={forged}".encode().decode("latin-1"))
+        stranger = Visitor(listener.port, f"{store.cookie}={forged}".encode().decode("latin-1"))
         assert stranger.answer(0, 1)[0] == 403
     bad = [5, -1, 10**30, 1.0, True, None, "0", [0], {"a": 1}]
     for image, label in [*((image, 1) for image in bad), *((0, label) for label in [10, *bad[1:]])]:
@@ -159,8 +159,8 @@ def test_a_forged_id_index_or_label_is_refused_and_nothing_is_kept(poll, tmp_pat
 
 
 def test_a_closed_poll_says_so_to_those_who_come(poll):
-    store, door = poll
-    visitor = Visitor(door.port)
+    store, listener = poll
+    visitor = Visitor(listener.port)
     visitor.state()
     store.set_open(False)
     assert visitor.answer(0, 1)[0] == 409
@@ -168,15 +168,15 @@ def test_a_closed_poll_says_so_to_those_who_come(poll):
 
 
 def test_a_full_disk_loses_no_answer_that_was_acknowledged_and_the_server_lives(poll, tmp_path):
-    store, door = poll
-    first = Visitor(door.port)
+    store, listener = poll
+    first = Visitor(listener.port)
     first.state()
     assert first.answer(0, 1)[0] == 200
     pages = store._connection.execute("PRAGMA page_count").fetchone()[0]
     store._connection.execute(f"PRAGMA max_page_count = {pages}")
     kept, refused = 1, 0
     for _ in range(40):
-        visitor = Visitor(door.port)
+        visitor = Visitor(listener.port)
         for number in visitor.state()["order"]:
             status, told = visitor.answer(number, 2)
             kept, refused = kept + (status == 200), refused + (status == 507)
@@ -275,3 +275,14 @@ def test_the_report_writes_tables_and_the_figure_and_every_bar_adds_up(tmp_path,
     assert sum(int(line.split(",")[4]) for line in lines[1:]) == 9
     assert len((tmp_path / "out" / "table_3.csv").read_text().splitlines()) == 4
     assert (tmp_path / "out" / "figure_10.png").stat().st_size > 5000
+
+
+def test_one_person_is_not_called_people_and_a_local_poll_is_not_to_be_sent(command, store, tmp_path):
+    from maxmincaps.cli.poll import _invitation
+
+    store.answer(store.person(store.new_person()), 0, 3)
+    store.shut()
+    said = command("poll", "status", tmp_path / "poll.sqlite")[1]
+    assert "1 answer of 1 person" in " ".join(said.split())
+    assert "send" not in _invitation("http://127.0.0.1:8000/", is_local=True)
+    assert "send" in _invitation("http://some.host:8000/?token=x", is_local=False)

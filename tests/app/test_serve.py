@@ -9,7 +9,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse
 
 from maxmincaps import InputError
-from maxmincaps.app.serve import Door, is_loopback
+from maxmincaps.app.serve import Listener, is_loopback
 from maxmincaps.app.store import Store
 from tests.app.conftest import Visitor, asked, serving
 
@@ -26,40 +26,40 @@ async def counting(scope, receive, send):
 
 
 @pytest.fixture
-def door():
+def listener():
     with serving(counting) as opened:
         yield opened
 
 
-def test_a_page_is_for_this_machine_alone_unless_told_otherwise(door):
-    assert door.token is None
-    assert door.sockets[0].getsockname()[0] == "127.0.0.1"
-    assert Visitor(door.port).ask("GET", "/") == (200, b"0 bytes")
+def test_a_page_is_for_this_machine_alone_unless_told_otherwise(listener):
+    assert listener.token is None
+    assert listener.socket.getsockname()[0] == "127.0.0.1"
+    assert Visitor(listener.port).ask("GET", "/") == (200, b"0 bytes")
     assert [is_loopback(host) for host in ("localhost", "127.0.0.1", "::1", "0.0.0.0", "192.168.1.5", "")] == [
         *[True] * 3,
         *[False] * 3,
     ]
 
 
-def test_a_name_of_another_site_that_leads_here_is_turned_away(door):
-    visitor = Visitor(door.port)
-    assert visitor.ask("GET", "/", host="evil.example:80")[0] == 421
-    assert visitor.ask("GET", "/", host=f"localhost:{door.port}")[0] == 200
+def test_a_name_of_another_site_that_leads_here_is_turned_away(listener):
+    visitor = Visitor(listener.port)
+    assert visitor.ask("GET", "/", host="evil.example:80")[0] == 400
+    assert visitor.ask("GET", "/", host=f"localhost:{listener.port}")[0] == 200
     assert visitor.ask("POST", "/", origin="http://evil.example")[0] == 403
-    assert visitor.ask("POST", "/", origin=f"http://127.0.0.1:{door.port}")[0] == 200
+    assert visitor.ask("POST", "/", origin=f"http://127.0.0.1:{listener.port}")[0] == 200
 
 
 def test_elsewhere_a_page_asks_for_the_token_that_its_address_has():
-    with serving(counting, host="0.0.0.0") as door:
-        assert door.address.endswith(f"/?token={door.token}")
-        assert len(door.token) >= 24
-        stranger, guest = Visitor(door.port), Visitor(door.port)
+    with serving(counting, host="0.0.0.0") as listener:
+        assert listener.address.endswith(f"/?token={listener.token}")
+        assert len(listener.token) >= 24
+        stranger, guest = Visitor(listener.port), Visitor(listener.port)
         assert stranger.ask("GET", "/")[0] == 401
         assert stranger.ask("GET", "/?token=")[0] == 401
-        assert stranger.ask("GET", f"/?token={door.token[:-1]}")[0] == 401
-        assert guest.ask("GET", f"/?token={door.token}")[0] == 303
+        assert stranger.ask("GET", f"/?token={listener.token[:-1]}")[0] == 401
+        assert guest.ask("GET", f"/?token={listener.token}")[0] == 303
         assert guest.ask("GET", "/") == (200, b"0 bytes")
-        assert Visitor(door.port, f"{guest.cookie[:-1]}!").ask("GET", "/")[0] == 401
+        assert Visitor(listener.port, f"{guest.cookie[:-1]}!").ask("GET", "/")[0] == 401
         assert stranger.ask("POST", "/", b"x")[0] == 401
 
 
@@ -68,8 +68,8 @@ def test_an_address_that_was_sent_stays_good_after_the_poll_is_opened_again(tmp_
     for _ in range(2):
         store = Store.create(tmp_path / "poll.sqlite", asked(3))
         tokens.append(store.token)
-        with serving(counting, host="0.0.0.0", token=store.token) as door:
-            assert Visitor(door.port).ask("GET", f"/?token={tokens[0]}")[0] == 303
+        with serving(counting, host="0.0.0.0", token=store.token) as listener:
+            assert Visitor(listener.port).ask("GET", f"/?token={tokens[0]}")[0] == 303
         store.shut()
     other = Store.create(tmp_path / "other.sqlite", asked(3))
     assert tokens[0] == tokens[1] != other.token
@@ -78,8 +78,8 @@ def test_an_address_that_was_sent_stays_good_after_the_poll_is_opened_again(tmp_
 
 def test_who_comes_by_a_link_on_another_sites_page_is_let_in():
     """A strict cookie would be kept from the page that the link's redirect leads to."""
-    with serving(counting, host="0.0.0.0") as door, socket.create_connection(("127.0.0.1", door.port)) as line:
-        line.sendall(f"GET /?token={door.token} HTTP/1.1\r\nHost: localhost:{door.port}\r\n\r\n".encode())
+    with serving(counting, host="0.0.0.0") as listener, socket.create_connection(("127.0.0.1", listener.port)) as line:
+        line.sendall(f"GET /?token={listener.token} HTTP/1.1\r\nHost: localhost:{listener.port}\r\n\r\n".encode())
         assert b"samesite=lax" in line.recv(4096).lower()
 
 
@@ -87,27 +87,27 @@ def test_two_pages_of_one_machine_do_not_lock_each_other_out():
     """A browser sends its cookies to every port of a machine, and keeps one of each name."""
     with serving(counting, host="0.0.0.0") as one, serving(counting, host="0.0.0.0") as other:
         kept = {}
-        for door in (one, other):
-            guest = Visitor(door.port)
-            assert guest.ask("GET", f"/?token={door.token}")[0] == 303
+        for listener in (one, other):
+            guest = Visitor(listener.port)
+            assert guest.ask("GET", f"/?token={listener.token}")[0] == 303
             name, _, value = guest.cookie.partition("=")
             kept[name] = value
         browser = "; ".join(f"{name}={value}" for name, value in kept.items())
-        assert [Visitor(door.port, browser).ask("GET", "/")[0] for door in (one, other)] == [200, 200]
+        assert [Visitor(listener.port, browser).ask("GET", "/")[0] for listener in (one, other)] == [200, 200]
 
 
-def test_more_than_the_limit_is_refused_also_when_its_length_is_not_stated(door):
-    assert Visitor(door.port).ask("POST", "/", b"x" * 1024) == (200, b"1024 bytes")
-    assert Visitor(door.port).ask("POST", "/", b"x" * 1025)[0] == 413
-    with closing(http.client.HTTPConnection("127.0.0.1", door.port, timeout=30)) as connection:
+def test_more_than_the_limit_is_refused_also_when_its_length_is_not_stated(listener):
+    assert Visitor(listener.port).ask("POST", "/", b"x" * 1024) == (200, b"1024 bytes")
+    assert Visitor(listener.port).ask("POST", "/", b"x" * 1025)[0] == 413
+    with closing(http.client.HTTPConnection("127.0.0.1", listener.port, timeout=30)) as connection:
         connection.request("POST", "/", iter([b"x" * 600] * 4), encode_chunked=True)
         with pytest.raises((ConnectionError, http.client.HTTPException)):
             raise ConnectionError if connection.getresponse().status >= 400 else AssertionError
-    assert Visitor(door.port).ask("GET", "/")[0] == 200
+    assert Visitor(listener.port).ask("GET", "/")[0] == 200
 
 
-def test_the_browser_may_ask_nobody_else(door):
-    with closing(http.client.HTTPConnection("127.0.0.1", door.port, timeout=30)) as connection:
+def test_the_browser_may_ask_nobody_else(listener):
+    with closing(http.client.HTTPConnection("127.0.0.1", listener.port, timeout=30)) as connection:
         connection.request("GET", "/")
         answer = connection.getresponse()
         answer.read()
@@ -119,12 +119,11 @@ def test_the_browser_may_ask_nobody_else(door):
 def test_an_address_in_use_or_nowhere_is_one_line():
     taken = socket.create_server(("127.0.0.1", 0))
     with closing(taken), pytest.raises(InputError, match="cannot be listened on"):
-        Door.open("127.0.0.1", taken.getsockname()[1])
-    own = Door.open("127.0.0.1", 0)  # that has not begun to serve
+        Listener.open("127.0.0.1", taken.getsockname()[1])
+    own = Listener.open("127.0.0.1", 0)  # that has not begun to serve
     with pytest.raises(InputError, match="cannot be listened on"):
-        Door.open("127.0.0.1", own.port)
-    for each in own.sockets:
-        each.close()
+        Listener.open("127.0.0.1", own.port)
+    own.socket.close()
     for host, port in (("no.such.host.invalid", 0), ("127.0.0.1", 70_000), ("203.0.113.7", 0)):
         with pytest.raises(InputError, match="--host or --port"):
-            Door.open(host, port)
+            Listener.open(host, port)

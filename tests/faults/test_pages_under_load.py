@@ -1,98 +1,32 @@
 """The pages before many people and before hostile ones: all are answered, nothing leaks, nothing grows without end."""
 
-import asyncio
-import base64
-import gc
 import http.client
-import io
 import json
 import re
 import socket
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
-from PIL import Image
 
-from maxmincaps import fit
 from maxmincaps.analysis import poll as polls
 from maxmincaps.app import explorer as explorer_pages
-from maxmincaps.app import poll as poll_pages
-from maxmincaps.app.store import Store
-from tests.app.conftest import Visitor, asked, serving
+from tests.app.conftest import Visitor
 from tests.faults.hostile import PATHS, asked_raw, hostile_requests
-from tests.faults.own import own_recipe, write_own
+from tests.faults.pages import NAMES, Guest, explorer_fixture, explorer_of, png, poll_fixture, run_fixture, url  # noqa: F401
 from tests.faults.readings import fresh_peak_mb, peak_mb
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of Gradio, about itself
-NAMES = ["<script>alert(1)</script>", "[/bold]", "\x1b[2Jcleared"]
 FOLDERS = {tempfile.gettempdir(), str(Path.home()), str(Path.cwd()), sys.prefix, sys.base_prefix}
 LEAKS = re.compile("|".join([*map(re.escape, FOLDERS), "site-packages", "Traceback", r"\.py\b"]).encode())
 MOST_GROWTH_MB = 400
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory):
-    """A run whose classes have the names that a stranger would give them."""
-    images = write_own(tmp_path_factory.mktemp("own") / "images.npz", names=NAMES)
-    return fit(own_recipe(images, epochs=1), tmp_path_factory.mktemp("runs") / "run").folder
-
-
-@contextmanager
-def explorer_of(page, host="127.0.0.1"):
-    with serving(page, host=host, policy=explorer_pages.POLICY, most_bytes=explorer_pages.MOST_BYTES) as door:
-        yield door
-    # Gradio leaves an event loop open, which in a process of its own ends with the process.
-    loops = [one for one in gc.get_objects() if isinstance(one, asyncio.AbstractEventLoop) and not one.is_running()]
-    for loop in loops:
-        loop.close()
-
-
 connected = []
 sys.addaudithook(lambda event, given: connected.append(str(given[1])) if event == "socket.connect" else None)
-
-
-@pytest.fixture(scope="module")
-def explorer(run):
-    with explorer_of(explorer_pages.explorer_page([run])) as door:
-        yield door
-
-
-@pytest.fixture
-def poll(tmp_path):
-    store = Store.create(tmp_path / "poll.sqlite", asked(3))
-    with serving(poll_pages.poll_page(store)) as door:
-        yield door
-    store.shut()
-
-
-class Guest(Visitor):
-    """Somebody who looks at the explorer."""
-
-    def __init__(self, port, number, events=None):
-        super().__init__(port)
-        self.session, self.events = f"guest{number}", events or {}
-
-    def open(self):
-        """Load the page, and learn which questions it can ask, each with what it asks by default."""
-        assert self.ask("GET", "/")[0] == 200
-        config = self.ask("GET", "/config")[1]
-        values = {part["id"]: part["props"].get("value") for part in config["components"]}
-        self.events = {
-            event["api_name"]: (event["id"], [values[number] for number in event["inputs"]])
-            for event in config["dependencies"]
-        }
-        return self
-
-    def do(self, name, *first, **sent):
-        """Ask one of the page's questions; `first` stands in place of its first defaults."""
-        number, data = self.events[name]
-        body = {"data": [*first, *data[len(first) :]], "fn_index": number, "session_hash": self.session}
-        body |= {"event_data": sent} if sent else {}
-        return self.ask("POST", "/gradio_api/run/predict", json.dumps(body), content_type="application/json")
 
 
 def test_fifty_people_at_once_explore_and_each_sees_their_own_image(explorer, scale, tally):
@@ -133,8 +67,8 @@ def test_of_more_visitors_than_are_kept_those_who_came_first_are_given_up(run, m
     page = explorer_pages.explorer_page([run])
     apps = [route.app for route in page.routes if hasattr(getattr(route, "app", None), "state_holder")]
     (kept,) = (app.state_holder.session_data for app in apps)
-    with explorer_of(page) as door:
-        guest = Guest(door.port, 0).open()
+    with explorer_of(page) as listener:
+        guest = Guest(listener.port, 0).open()
         for number in range(6):
             guest.session = f"flood{number}"
             assert guest.do("sample")[0] == 200
@@ -150,16 +84,6 @@ def test_the_views_of_many_sessions_do_not_add_up_without_end(explorer, scale, t
         assert guest.do("sample")[0] == 200
     assert peak_mb() - before < MOST_GROWTH_MB
     tally("sessions", tried=sessions, kept_at_most=explorer_pages.MOST_VISITORS, MB_grown=round(peak_mb() - before))
-
-
-def png(width, height):
-    file = io.BytesIO()
-    Image.new("L", (width, height), 200).save(file, "PNG")
-    return file.getvalue()
-
-
-def url(content, kind="png"):
-    return f"data:image/{kind};base64,{base64.b64encode(content).decode()}"
 
 
 def test_uploads_have_limits_and_a_refusal_is_a_sentence(explorer, tally):
@@ -192,7 +116,7 @@ def test_the_explorer_itself_asks_nobody_anything(explorer, tally):
     before = len(connected)
     guest = Guest(explorer.port, "watched").open()
     assert guest.do("sample")[0] == 200
-    assert guest.ask("GET", "/gradio_api/startup-events")[0] == 200
+    assert guest.ask("GET", "/theme.css")[0] == 200
     assert len(connected) > before  # we do hear of connections
     assert {address.split("'")[1] for address in connected if "'" in address} == {"127.0.0.1"}
     tally("connections", to_others=0)
@@ -227,14 +151,14 @@ def test_hostile_requests_to_the_poll_leak_nothing_keep_nothing_and_it_lives(pol
 
 
 def test_elsewhere_no_part_of_a_page_is_given_without_the_token(run, tally):
-    with explorer_of(explorer_pages.explorer_page([run]), host="0.0.0.0") as door:
-        stranger = Visitor(door.port)
+    with explorer_of(explorer_pages.explorer_page([run]), host="0.0.0.0") as listener:
+        stranger = Visitor(listener.port)
         paths = ["/", "/config", "/theme.css", "/gradio_api/info", "/gradio_api/startup-events", "/assets/x.js", *PATHS]
         paths = [path for path in paths if "token" not in path]
         assert {stranger.ask("GET", path)[0] for path in paths} == {401}
         assert stranger.ask("POST", "/gradio_api/run/predict", b"{}")[0] == 401
-        guest = Guest(door.port, "known")
-        assert guest.ask("GET", f"/?token={door.token}")[0] == 303
+        guest = Guest(listener.port, "known")
+        assert guest.ask("GET", f"/?token={listener.token}")[0] == 303
         guest.open()
         assert guest.do("sample")[0] == 200
     tally("requests without the token", tried=len(paths) + 1, let_in=0)
@@ -255,10 +179,10 @@ def test_connections_that_say_nothing_keep_nobody_out(poll, scale, tally):
 
 
 def test_a_body_without_end_is_cut_off(explorer, poll):
-    for door in (explorer, poll):
-        with closing(http.client.HTTPConnection("127.0.0.1", door.port, timeout=60)) as connection:
+    for listener in (explorer, poll):
+        with closing(http.client.HTTPConnection("127.0.0.1", listener.port, timeout=60)) as connection:
             before = fresh_peak_mb()
-            path = "/answer" if door is poll else "/gradio_api/run/predict"
+            path = "/answer" if listener is poll else "/gradio_api/run/predict"
             try:
                 connection.request("POST", path, iter([b"x" * (1 << 20)] * 64), encode_chunked=True)
                 status = connection.getresponse().status

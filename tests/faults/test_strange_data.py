@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from maxmincaps import InputError
-from maxmincaps.app import pictures
+from maxmincaps.app import uploads
 from maxmincaps.data import archives
 from maxmincaps.data.pictures import read_picture
 from tests.data.test_fuzz import FORMATS, picture
@@ -143,6 +143,6 @@ def test_images_are_read_or_refused(readings, tmp_path, scale, tally):
             path.write_bytes(content)
             readings.read(lambda: read_picture(path, "RGB", 12, 12), path.name, f"{form} {what}")
             url = f"data:image/png;base64,{b64encode(content).decode()}"
-            readings.read(lambda url=url: pictures.uploaded(url, (1, 28, 28)), "", f"{form} {what} uploaded")
-            readings.read(lambda url=url: pictures.drawn(url, (1, 28, 28)), "", f"{form} {what} drawn")
+            readings.read(lambda url=url: uploads.prepare_upload(url, (1, 28, 28)), "", f"{form} {what} uploaded")
+            readings.read(lambda url=url: uploads.prepare_drawing(url, (1, 28, 28)), "", f"{form} {what} drawn")
     readings.conclude(tally, "images")

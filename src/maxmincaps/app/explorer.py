@@ -1,15 +1,16 @@
 """The explorer's page: draw a digit and watch it being routed, by two networks or two normalizations side by side."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import gradio as gr
 from fastapi import FastAPI
-from starlette.requests import Request
 from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from maxmincaps.app import answers, pictures
+from maxmincaps.app import answers, uploads
 from maxmincaps.app.answers import AS_TRAINED
 from maxmincaps.app.poll import asset
 from maxmincaps.app.reactions import Reactions
@@ -24,7 +25,12 @@ POLICY = (
     "base-uri 'self'; form-action 'self'"
 )
 """Gradio compiles parts of its page in the browser, hence `unsafe-eval`; nothing may come from anywhere else."""
-MOST_BYTES = 2 * pictures.MOST_BYTES
+NEEDED_ROUTES = re.compile(
+    r"(GET|HEAD) /(config|theme\.css|favicon\.ico|manifest\.json|(assets|static)/.*|gradio_api/heartbeat/\w+)?"
+    r"|POST /gradio_api/run/predict"
+)
+"""Everything that the page in the browser asks for. Pictures come inside events: no file is taken or given."""
+MOST_BYTES = 2 * uploads.MOST_BYTES
 """Of one request: a picture in base64, and what is around it."""
 MOST_VISITORS = 200
 """Whose views are kept, some 2 MB each; those of the longest idle are given up first."""
@@ -35,7 +41,7 @@ PAD = """<div class="board">
 With a keyboard, take an image from the test set instead."></canvas><span aria-hidden="true">draw here</span></div>
 <button type="button">Clear</button>"""
 UPLOAD = f"""<label>A picture: PNG, JPEG, GIF, WebP, BMP, TIFF
-<input type="file" accept="image/*" data-most="{pictures.MOST_BYTES}"></label>
+<input type="file" accept="image/*" data-most="{uploads.MOST_BYTES}"></label>
 <label><input type="checkbox"> dark on light: swap, as the networks know light on dark</label>
 <p role="alert"></p>"""
 
@@ -44,9 +50,7 @@ def explorer_page(folders: Sequence[Path]) -> FastAPI:
     """Make the app that shows trained runs."""
     reactions = Reactions(answers.models_of(folders), Samples.of(folders[0]), size_before_crop(Run(folders[0])))
     app = FastAPI(openapi_url=None)
-    for path in ("/gradio_api/upload", "/gradio_api/file={path:path}"):
-        # Pictures come inside questions and leave inside pages: no file is taken or given.
-        app.add_route(path, _no_files, methods=["GET", "HEAD", "POST"])
+    app.add_middleware(OnlyNeededRoutes)
     blocks = _Page(reactions).blocks()
     blocks.state_session_capacity = MOST_VISITORS
     return gr.mount_gradio_app(
@@ -65,8 +69,17 @@ def explorer_page(folders: Sequence[Path]) -> FastAPI:
     )
 
 
-def _no_files(_: Request) -> PlainTextResponse:
-    return PlainTextResponse("This page takes and gives no files.", 404)
+class OnlyNeededRoutes:
+    """ASGI middleware that hides the routes of Gradio that the page does not use, such as its queue and its files."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer 404, or pass the request on."""
+        if scope["type"] == "http" and not NEEDED_ROUTES.fullmatch(f"{scope['method']} {scope['path']}"):
+            return await PlainTextResponse("There is nothing here.", 404)(scope, receive, send)
+        return await self._app(scope, receive, send)
 
 
 class _Page:

@@ -5,6 +5,7 @@ people at once, on their phones, and go on where it was after the server has bee
 """
 
 import json
+import re
 from importlib.resources import files
 from typing import Any
 
@@ -43,7 +44,7 @@ def poll_page(store: Store) -> Starlette:
         routes=[
             *(Route(path, _file(name, kind)) for path, (name, kind) in ASSETS.items()),
             Route("/state", page.state),
-            Route("/image/{number:int}.png", page.image),
+            Route("/image/{number}.png", page.image),
             Route("/answer", page.answer, methods=["POST"]),
         ]
     )
@@ -85,7 +86,8 @@ class _Page:
 
     def image(self, request: Request) -> Response:
         """Send one image."""
-        png = self._store.images.get(request.path_params["number"])
+        number = request.path_params["number"]
+        png = self._store.images.get(int(number)) if re.fullmatch("[0-9]{1,18}", number) else None
         if png is None:
             return _refused("There is no such image in this poll.", 404)
         return Response(png, media_type="image/png", headers={"cache-control": "private, max-age=3600"})

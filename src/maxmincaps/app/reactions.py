@@ -1,14 +1,14 @@
 """What happens when a part of the explorer's page is moved: what comes in, and what is shown of it."""
 
-import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from html import escape
 from typing import Any
 
 import gradio as gr
 
-from maxmincaps.app import answers, panels, pictures
+from maxmincaps.app import answers, panels, uploads
 from maxmincaps.app.answers import Look, Model, Picture
 from maxmincaps.app.samples import Samples
 from maxmincaps.errors import InputError
@@ -35,19 +35,21 @@ class Reactions:
         self.iterations = max(model.shown_iterations for model in models)
         self.numbers = max(model.recipe.class_pose for model in models)
         self.redrawn = 2 * 4 + self.numbers + 1  # four panels of two sides, a capsule's numbers, and what it draws
-        self.turn = threading.Lock()  # torch uses all cores for one image: many visitors take turns
+        # One thread decodes and routes for all visitors: a decoded picture is large, and so is what the allocator
+        # keeps for each thread that has decoded one; torch uses all cores for one image anyway.
+        self.worker = ThreadPoolExecutor(1)
 
     # Pictures come in
 
     def draw(self, event: gr.EventData, *networks: Any) -> list[Any]:
         """Take a drawing."""
-        return self._taken(lambda shape: pictures.drawn(_sent(event, "picture"), shape), networks)
+        return self._taken(lambda shape: uploads.prepare_drawing(_sent(event, "picture"), shape), networks)
 
     def upload(self, event: gr.EventData, *networks: Any) -> list[Any]:
         """Take an upload."""
         picture, swap = _sent(event, "picture"), _sent(event, "swap") is True
         kept = in_proportion(self.first.recipe)
-        return self._taken(lambda shape: pictures.uploaded(picture, shape, swap, in_proportion=kept), networks)
+        return self._taken(lambda shape: uploads.prepare_upload(picture, shape, swap, in_proportion=kept), networks)
 
     def sample(self, number: Any, *networks: Any) -> list[Any]:
         """Take a test image."""
@@ -64,10 +66,10 @@ class Reactions:
         return self.samples.another(self.samples.wrong) if self.samples else number
 
     def _taken(
-        self, take: Callable[[tuple[int, int, int]], pictures.Taken | None], networks: Sequence[Any]
+        self, take: Callable[[tuple[int, int, int]], uploads.PreparedImage | None], networks: Sequence[Any]
     ) -> list[Any]:
         try:
-            taken = take(self.shape)
+            taken = self.worker.submit(take, self.shape).result()
         except InputError as error:
             return self._nothing(f"This cannot be shown: {error}.")
         if taken is None:
@@ -91,8 +93,8 @@ class Reactions:
     def _routed(self, image: Picture, note: str, networks: Sequence[Any]) -> list[Any]:
         left_run, left_name, right_run, right_name, iteration, whose = networks
         left, right = (self.models[left_run], left_name), (self.models[right_run], right_name)
-        with self.turn:
-            view = View(image, note, answers.side_by_side(image, left, right, self.iterations))
+        routed = self.worker.submit(answers.side_by_side, image, left, right, self.iterations)
+        view = View(image, note, routed.result())
         step = self._step(iteration)
         first = view.looks[0]
         parent = first.winner(step)

@@ -1,4 +1,4 @@
-"""Which trained runs a page shows."""
+"""Find the trained runs that a page shows."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,17 +9,21 @@ from maxmincaps.training.run import Run, runs_under
 QUICKSTART = Path("quickstart")
 
 
-def trained_runs(given: Sequence[Path], needs: str) -> list[Path]:
-    """Give the folders of runs, all of which have the file that is needed; a folder of several stands for all."""
-    found = [record for folder in given for record in _records(folder)]
+def find_runs(folders: Sequence[Path], needs: str) -> list[Path]:
+    """Return the folders of runs, where a folder that holds several runs stands for all of them.
+
+    Args:
+        folders: Run folders, or folders with runs below them.
+        needs: Name of a file that every run must have.
+
+    Raises:
+        InputError: If there is no run, or one of them lacks the file.
+    """
+    found = [run for folder in folders for run in ([Run(folder)] if Run(folder).exists else runs_under(folder))]
     if not found:
-        lacks = "there is no record of a run in it" if given[0].exists() else "there is no such folder"
-        raise InputError(f"{given[0]}: {lacks}; `maxmincaps quickstart` trains two")
-    if without := [record for record in found if not (record.folder / needs).is_file()]:
-        raise without[0].missing(needs)
-    return [record.folder for record in found]
-
-
-def _records(folder: Path) -> list[Run]:
-    record = Run(folder)
-    return [record] if record.exists else runs_under(folder)
+        problem = "there is no run in it" if folders[0].exists() else "there is no such folder"
+        raise InputError(f"{folders[0]}: {problem}; `maxmincaps quickstart` trains two runs")
+    for run in found:
+        if not (run.folder / needs).is_file():
+            raise run.missing(needs)
+    return [run.folder for run in found]

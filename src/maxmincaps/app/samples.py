@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from maxmincaps.app.pictures import Taken
+from maxmincaps.app.uploads import PreparedImage
 from maxmincaps.data.augment import for_testing
 from maxmincaps.data.batches import as_float
 from maxmincaps.data.cache import cache_folder, manifest_of
@@ -38,13 +38,13 @@ class Samples:
             return None
         return cls(images, recipe, _wrong(run, len(images)))
 
-    def take(self, number: int) -> Taken:
+    def take(self, number: int) -> PreparedImage:
         """Give a test image as the network sees it."""
         image = for_testing(self.recipe.with_changes(whiten=False))(as_float(self.images.images[number : number + 1]))[
             0
         ]
         label = self.images.classes[int(self.images.labels[number])]
-        return Taken(image, f"test image {number}, labelled {label}")
+        return PreparedImage(image, f"test image {number}, labelled {label}")
 
     def another(self, among: list[int] | None) -> int:
         """Choose an image at random, of all or of some."""

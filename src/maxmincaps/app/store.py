@@ -5,6 +5,7 @@ import hmac
 import io
 import json
 import random
+import re
 import secrets
 import sqlite3
 import threading
@@ -58,6 +59,7 @@ class Store:
         """Make the file, whole or not at all; one that asks the same already is continued."""
         with _explained(path):
             path.parent.mkdir(parents=True, exist_ok=True)
+            path.touch(mode=0o600)  # the file holds the secret that signs ids
         with cls._opened(path) as store:
             with store._transaction() as connection:
                 if _is_empty(connection):
@@ -134,8 +136,9 @@ class Store:
     def person(self, signed: str) -> str | None:
         """Give the id, if it is one that this poll gave out."""
         name, _, signature = signed.partition(".")
+        # The form of the name matters: the page's token is a signature by the same secret, of another text.
         genuine = hmac.compare_digest(signature.encode(), self._signature(name).encode())
-        return name if genuine else None
+        return name if genuine and re.fullmatch("[0-9a-f]{32}", name) else None
 
     @property
     def token(self) -> str:

@@ -1,4 +1,4 @@
-"""`maxmincaps app`: the explorer."""
+"""`maxmincaps app`: serve the explorer."""
 
 from pathlib import Path
 from typing import Annotated
@@ -7,8 +7,10 @@ from cyclopts import Parameter
 
 from maxmincaps.cli.terminal import console
 
-Host = Annotated[str, Parameter(help="Where to listen. Elsewhere than on this machine, a token is asked for.")]
-Port = Annotated[int, Parameter(help="Port to listen on; 0 for any.")]
+Host = Annotated[
+    str, Parameter(help="Address to listen on. Any but this machine's own (127.0.0.1) requires a token from visitors.")
+]
+Port = Annotated[int, Parameter(help="Port to listen on; 0 for any free one.")]
 
 
 def app(
@@ -18,20 +20,20 @@ def app(
     host: Host = "127.0.0.1",
     port: Port = 7860,
 ) -> None:
-    """Open the explorer: draw a digit, and watch it being routed by two runs or two normalizations, until Ctrl-C."""
-    from maxmincaps.app.runs import trained_runs
+    """Serve the explorer until Ctrl-C: draw or upload an image, and see how two runs or two normalizations route it."""
+    from maxmincaps.app.runs import find_runs
     from maxmincaps.errors import import_extra
     from maxmincaps.training.run import SHIPPED_RUN
 
-    folders = trained_runs(runs or [SHIPPED_RUN], needs="best.safetensors")
+    folders = find_runs(runs or [SHIPPED_RUN], needs="best.safetensors")
     import_extra("app", "gradio")
-    from maxmincaps.app.serve import Door
+    from maxmincaps.app.serve import Listener
 
-    door = Door.open(host, port)
+    listener = Listener.open(host, port)
     shown = ", ".join(map(str, folders)) if runs else "the digit network that comes with the package"
     console.say(f"showing {shown}")
     from maxmincaps.app.explorer import MOST_BYTES, POLICY, explorer_page
 
     page = explorer_page(folders)
-    console.say(f"open {door.address} in a browser; Ctrl-C stops")
-    door.serve(page, policy=POLICY, most_bytes=MOST_BYTES)
+    console.say(f"open {listener.address} in a browser; Ctrl-C stops")
+    listener.serve(page, policy=POLICY, most_bytes=MOST_BYTES)

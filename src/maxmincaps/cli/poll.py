@@ -1,4 +1,4 @@
-"""`maxmincaps poll …`: put a network's errors to people, and read what they said."""
+"""`maxmincaps poll …`: ask people about the images that networks get wrong, and read the answers."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -11,6 +11,7 @@ from maxmincaps.analysis import poll_results as results
 from maxmincaps.cli.explorer import Host, Port
 from maxmincaps.cli.terminal import console, table, write_csv
 from maxmincaps.errors import InputError
+from maxmincaps.wording import pluralize
 
 if TYPE_CHECKING:
     from maxmincaps.app.store import Store
@@ -22,52 +23,59 @@ File = Annotated[Path, Parameter(help="The poll's file.")]
 def open_(
     *runs: Annotated[Path, Parameter(help="Folders of trained runs, usually three. Default: the quickstart's.")],
     images: Annotated[
-        str | None, Parameter(help="Ask about these test images, as in 1,2,3. Default: those that the vote gets wrong.")
+        str | None,
+        Parameter(help="Ask about these test images, as in 1,2,3. Default: those that the majority vote gets wrong."),
     ] = None,
-    out: Annotated[Path, Parameter(help="The poll's file. One that is there is continued.")] = DEFAULT,
+    out: Annotated[Path, Parameter(help="The poll's file. An existing poll is continued.")] = DEFAULT,
     host: Host = "127.0.0.1",
     port: Port = 8000,
 ) -> None:
-    """Serve the images that a vote of networks gets wrong, one at a time, until Ctrl-C; every answer is kept at once.
+    """Serve the images that a majority vote of networks gets wrong, one at a time, until Ctrl-C.
 
-    Stopped or killed, nothing is lost: the same command goes on, and `maxmincaps poll open` alone goes on with
-    poll.sqlite.
+    Each answer is stored at once. After a stop or a kill the same command continues, and `maxmincaps poll open` alone
+    continues poll.sqlite.
     """
     from maxmincaps.errors import import_extra
 
     import_extra("app", "uvicorn")
     from maxmincaps.app.poll import MOST_BYTES, POLICY, poll_page
-    from maxmincaps.app.serve import Door
+    from maxmincaps.app.serve import Listener, is_loopback
 
     numbers = _numbers(images)
     store = _store(runs, numbers, out)
-    door = Door.open(host, port, store.token)
+    listener = Listener.open(host, port, store.token)
     was_closed = not store.is_open
     store.set_open(True)
 
     again = ", opened again" if was_closed else ""
-    console.say(f"{len(store.images)} images, answers go to {out}{again}")
-    console.say(f"open {door.address} in a browser, or send it to people; Ctrl-C stops, and nothing is lost")
-    door.serve(poll_page(store), policy=POLICY, most_bytes=MOST_BYTES)
+    console.say(f"{pluralize(len(store.images), 'image')}, answers go to {out}{again}")
+    console.say(_invitation(listener.address, is_loopback(host)))
+    listener.serve(poll_page(store), policy=POLICY, most_bytes=MOST_BYTES)
+
+
+def _invitation(address: str, is_local: bool) -> str:
+    if is_local:
+        return f"open {address} in a browser on this machine (--host 0.0.0.0 admits others); Ctrl-C stops"
+    return f"send {address} to people, or open it in a browser; Ctrl-C stops"
 
 
 def close(poll: File = DEFAULT) -> None:
-    """Take no more answers; people who come are told so. `poll open` opens it again."""
+    """Stop taking answers, and show visitors that the poll is closed. `poll open` opens it again."""
     from maxmincaps.app.store import Store
 
     store = Store.existing(poll)
     store.set_open(False)
     store.shut()
     found = polls.read(poll)
-    console.say(f"{poll} is closed: {found.answers:,} answers of {found.people:,} people")
+    console.say(f"{poll} is closed: {_counts(found)}")
 
 
 def status(poll: File = DEFAULT) -> None:
     """Count people and answers, also while the poll is being served."""
     found = polls.read(poll)
     console.say(
-        f"{poll} is {'open' if found.is_open else 'closed'}: {found.answers:,} answers of {found.people:,} people, "
-        f"{found.finished:,} of them to all {len(found.questions)} images"
+        f"{poll} is {'open' if found.is_open else 'closed'}: {_counts(found)}, "
+        f"{found.finished:,} of them to all {pluralize(len(found.questions), 'image')}"
     )
     shown = table("Answers", "#image", "#label", "#network", "#answers", "most people say")
     for question in found.questions:
@@ -77,6 +85,14 @@ def status(poll: File = DEFAULT) -> None:
     console.print(shown)
 
 
+def _counts(found: polls.Poll) -> str:
+    return f"{pluralize(found.answers, 'answer')} of {_people(found.people)}"
+
+
+def _people(number: int) -> str:
+    return f"{number:,} {'person' if number == 1 else 'people'}"
+
+
 def report(
     poll: File = DEFAULT,
     *,
@@ -84,7 +100,7 @@ def report(
         Path | None, Parameter(help="Folder for tables and figure. Default: the poll's name, then -report.")
     ] = None,
 ) -> None:
-    """Put people beside networks: Table 3 with the paper's six rows, figure 10, and both as CSV."""
+    """Compare people with networks: Table 3 beside the paper's six rows, and figure 10, also as CSV."""
     found = polls.read(poll)
     folder = out or poll.with_name(f"{poll.stem}-report")
     folder.mkdir(parents=True, exist_ok=True)
@@ -92,9 +108,8 @@ def report(
     write_csv(folder / "table_3_paper.csv", results.paper_rows())
     write_csv(folder / "answers.csv", results.answer_rows(found))
     _draw(found, folder)
-    title = (
-        f"Table 3: {found.people:,} people, {found.models} networks, {len(found.questions)} images of {found.dataset}"
-    )
+    counts = _people(found.people), pluralize(found.models, "network"), pluralize(len(found.questions), "image")
+    title = f"Table 3: {', '.join(counts)} of {found.dataset}"
     names = found.classes
     console.print(_table_3(title, results.table_3(found), lambda label: names[label]))
     console.print(_table_3("The paper's: 120 people, 3 networks, 6 of 17 images", results.paper_rows(), str))
@@ -108,10 +123,10 @@ def _store(runs: Sequence[Path], images: list[int] | None, out: Path) -> "Store"
     if not runs and images is None and out.exists():
         return Store.existing(out)
     from maxmincaps.app.questions import questions_of
-    from maxmincaps.app.runs import QUICKSTART, trained_runs
+    from maxmincaps.app.runs import QUICKSTART, find_runs
 
-    chosen = trained_runs(runs or [QUICKSTART], needs="lengths.safetensors")
-    console.say(f"the vote of {', '.join(map(str, chosen))}")
+    chosen = find_runs(runs or [QUICKSTART], needs="lengths.safetensors")
+    console.say(f"majority vote of {', '.join(map(str, chosen))}")
     return Store.create(out, questions_of(chosen, images))
 
 

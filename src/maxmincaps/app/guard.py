@@ -1,0 +1,118 @@
+"""What every request to a page passes: the token, the origin, the size of its body; and the headers of every answer."""
+
+import hashlib
+import re
+import secrets
+from http.cookies import CookieError, SimpleCookie
+from urllib.parse import parse_qs
+
+from starlette.responses import PlainTextResponse, RedirectResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+HEADERS = {
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "x-frame-options": "DENY",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+}
+BODIES_AT_ONCE = 4
+"""Request bodies of the largest size that are held in memory at one time."""
+MONTH_S = 30 * 24 * 3600
+
+
+class Guard:
+    """ASGI middleware in front of a page.
+
+    Args:
+        app: The page.
+        token: What a visitor must know, or None if no token is needed.
+        policy: The page's Content-Security-Policy.
+        most_bytes: The largest request body.
+    """
+
+    def __init__(self, app: ASGIApp, token: str | None, *, policy: str, most_bytes: int) -> None:
+        self._app, self._token, self._most_bytes = app, token, most_bytes
+        # A browser sends its cookies to all ports of a machine, which may serve several pages.
+        self._cookie = f"maxmincaps_token_{hashlib.sha256((token or '').encode()).hexdigest()[:8]}"
+        headers = {**HEADERS, "content-security-policy": policy}
+        self._headers = [(name.encode(), value.encode()) for name, value in headers.items()]
+        self._held_bytes = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, or pass it to the page."""
+        if scope["type"] != "http":
+            return await self._app(scope, receive, send)
+        send = self._with_headers(send)
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        size = self._stated_size(headers)
+        answer = self._refusal(headers, size) or self._entrance(scope, headers)
+        if answer:
+            return await answer(scope, receive, send)
+        self._held_bytes += size
+        try:
+            return await self._app(scope, self._limited(receive), send)
+        finally:
+            self._held_bytes -= size
+
+    def _stated_size(self, headers: dict[str, str]) -> int:
+        """Return how many bytes a request's body may have: the stated length, or the limit if none is stated."""
+        if "transfer-encoding" in headers:
+            return self._most_bytes
+        stated = headers.get("content-length", "0")
+        return int(stated) if re.fullmatch("[0-9]{1,18}", stated) else self._most_bytes + 1
+
+    def _refusal(self, headers: dict[str, str], size: int) -> PlainTextResponse | None:
+        origin = headers.get("origin")
+        if origin and origin.partition("://")[2] != headers.get("host"):
+            return PlainTextResponse("This page does not answer other sites.", 403)
+        if size > self._most_bytes:
+            return PlainTextResponse(f"A request may have at most {self._most_bytes:,} bytes.", 413)
+        if self._held_bytes + size > BODIES_AT_ONCE * self._most_bytes:
+            return PlainTextResponse("Too many large requests at once. Please try again.", 503)
+        return None
+
+    def _entrance(self, scope: Scope, headers: dict[str, str]) -> PlainTextResponse | RedirectResponse | None:
+        """Let a visitor in who has the token's cookie, and set the cookie for one whose address has the token."""
+        if self._token is None or self._is_token(_cookie(headers, self._cookie)):
+            return None
+        given = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
+        if not self._is_token(given):
+            return PlainTextResponse(
+                "This page needs the whole address that the terminal printed, with its token.", 401
+            )
+        welcome = RedirectResponse(scope["path"] if scope["path"][:2] != "//" else "/", 303)
+        # Lax: a visitor who follows a link in webmail must bring the cookie through the redirect.
+        welcome.set_cookie(self._cookie, given, httponly=True, samesite="lax", max_age=MONTH_S)
+        return welcome
+
+    def _is_token(self, given: str) -> bool:
+        return secrets.compare_digest(given.encode(), (self._token or "").encode())
+
+    def _limited(self, receive: Receive) -> Receive:
+        taken = 0
+
+        async def limited() -> Message:
+            nonlocal taken
+            message = await receive()
+            taken += len(message.get("body", b""))
+            # A body without a stated length ends as a disconnect when it exceeds the limit.
+            return {"type": "http.disconnect"} if taken > self._most_bytes else message
+
+        return limited
+
+    def _with_headers(self, send: Send) -> Send:
+        async def sending(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message = {**message, "headers": [*message.get("headers", ()), *self._headers]}
+            await send(message)
+
+        return sending
+
+
+def _cookie(headers: dict[str, str], name: str) -> str:
+    try:
+        found = SimpleCookie(headers.get("cookie", "")).get(name)
+    except CookieError:
+        return ""
+    return found.value if found else ""
