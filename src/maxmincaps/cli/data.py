@@ -23,13 +23,13 @@ def list_(*, cache: Cache = None) -> None:
     table = Table("name", "images", "train / test", "licence", "on this machine", box=SIMPLE_HEAD)
     for dataset in DATASETS.values():
         channels, height, width = dataset.shape
-        manifest = manifest_of(download.place(dataset, root))
+        manifest = manifest_of(download.dataset_folder(dataset, root))
         table.add_row(
             dataset.name,
             f"{height}×{width}" + (f"×{channels}" if channels > 1 else ""),
             f"{dataset.train:,} / {dataset.test:,}",
             dataset.licence,
-            "no" if manifest is None else "regenerated" if manifest.regenerated else "yes",
+            "no" if manifest is None else manifest.state,
         )
     console.print(table)
     console.say(f"kept in {root}")
@@ -61,10 +61,16 @@ def get(
     for name in wanted:
         with console.status(name) as status:
             manifest = download.get(
-                name, source=source, from_dir=from_dir, photographs=photographs, cache=cache, say=status.update
+                name,
+                source=source,
+                from_dir=from_dir,
+                photographs=photographs,
+                cache=cache,
+                requested=True,
+                report=status.update,
             )
-        came = manifest.source if manifest.regenerated else f"from {manifest.source}"
-        console.say(f"{name}: whole, {came}")
+        origin = manifest.source if manifest.regenerated else f"from {manifest.source}, {manifest.state}"
+        console.say(f"{name}: whole, {origin}")
 
 
 def check(*, cache: Cache = None) -> None:

@@ -1,4 +1,4 @@
-"""Take published files out of archives, as data only: nothing is installed, run, or written anywhere else."""
+"""Unpack published files from archives, as data only: nothing is installed, run, or written anywhere else."""
 
 import gzip
 import io
@@ -10,16 +10,22 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import IO
 
-from maxmincaps.data.cache import writing
 from maxmincaps.data.formats import reading
 from maxmincaps.errors import InputError
+from maxmincaps.files import reporting_write_errors
 
-MOST_ARCHIVED_BYTES = 8 << 30  # an archive that unpacks to more is no archive of ours
+MOST_ARCHIVED_BYTES = 8 << 30  # no published archive unpacks to more
 PIECE = 1 << 20
 
 
 def unpack(archive: Path, wanted: Mapping[str, int], into: Path) -> None:
-    """Write the members of an archive that are called as `wanted` says, each of at most so many bytes."""
+    """Unpack the wanted members of a zip, wheel, deb or tar.gz archive.
+
+    Args:
+        archive: The archive.
+        wanted: The published names of members, with the most bytes that each may hold.
+        into: The folder to write to.
+    """
     with reading(archive, "a whole archive"):
         for name, file in _members(archive):
             published = wanted_name(name, wanted)
@@ -28,7 +34,7 @@ def unpack(archive: Path, wanted: Mapping[str, int], into: Path) -> None:
 
 
 def wanted_name(name: str, wanted: Mapping[str, int]) -> str | None:
-    """Give the published name that a file has, gzipped or not, with a dot or a hyphen before `idx`."""
+    """Return the published name of a file (gzipped or not, with a dot or a hyphen before `idx`), or None."""
     plain = PurePosixPath(name).name.removesuffix(".gz").replace(".idx", "-idx")
     return plain if plain in wanted else None
 
@@ -42,7 +48,7 @@ def _members(archive: Path) -> Iterator[tuple[str, IO[bytes]]]:
 def _zip_members(archive: Path) -> Iterator[tuple[str, IO[bytes]]]:
     with zipfile.ZipFile(archive) as members:
         for member in members.infolist():
-            _stays_inside(member.filename, archive)
+            _check_stays_inside(member.filename, archive)
             if not member.is_dir():
                 with members.open(member) as file:
                     yield member.filename, file
@@ -56,7 +62,7 @@ def _tgz_members(archive: Path) -> Iterator[tuple[str, IO[bytes]]]:
 def _deb_members(archive: Path) -> Iterator[tuple[str, IO[bytes]]]:
     if shutil.which("dpkg-deb") is None:
         raise InputError(f"{archive}: dpkg-deb, which unpacks it, is not on this machine")
-    # It knows every compression that Debian and its children use; it writes the files' tar, and no more.
+    # It knows every compression that Debian uses, and only writes the files' tar to standard output.
     with subprocess.Popen(
         ["dpkg-deb", "--fsys-tarfile", str(archive)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     ) as process:
@@ -70,21 +76,21 @@ def _deb_members(archive: Path) -> Iterator[tuple[str, IO[bytes]]]:
 def _tar_members(stream: "_Bounded", archive: Path) -> Iterator[tuple[str, IO[bytes]]]:
     with tarfile.open(fileobj=stream, mode="r|") as members:
         for member in members:
-            _stays_inside(member.name, archive)
+            _check_stays_inside(member.name, archive)
             file = members.extractfile(member) if member.isreg() else None
             if file is not None:
                 yield member.name, file
 
 
-def _stays_inside(name: str, archive: Path) -> None:
-    path = PureWindowsPath(name)  # which knows both kinds of slashes, and drives
+def _check_stays_inside(name: str, archive: Path) -> None:
+    path = PureWindowsPath(name)  # it parses both kinds of slashes, and drives
     if path.anchor or ".." in path.parts:
         raise InputError(f"{archive}: expected members inside the archive's folder, found {name!r}")
 
 
 def _copy(file: IO[bytes], target: Path, most: int, where: str) -> None:
     copied = 0
-    with writing(target), target.open("wb") as out:
+    with reporting_write_errors(target), target.open("wb") as out:
         for piece in _pieces(file, where):
             copied += len(piece)
             if copied > most:
@@ -99,7 +105,7 @@ def _pieces(file: IO[bytes], where: str) -> Iterator[bytes]:
 
 
 class _Bounded(io.BufferedIOBase):
-    """A stream that ends in an error instead of unpacking without end."""
+    """A stream that raises an error when more than `MOST_ARCHIVED_BYTES` are unpacked."""
 
     def __init__(self, stream: IO[bytes] | gzip.GzipFile, archive: Path) -> None:
         self._stream, self._archive, self._left = stream, archive, MOST_ARCHIVED_BYTES

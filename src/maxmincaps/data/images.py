@@ -100,11 +100,22 @@ def load(
     elif own.is_own(name):
         found = _from_own(Path(name), split, image_size, grey, seed)
     else:
-        raise InputError(
-            f"no dataset is called {str(name)!r}; there are {', '.join(DATASETS)}, "
-            "or give a folder with one subfolder per class, or an .npz file"
-        )
+        raise unknown_dataset(name)
     return resized(coloured(found, grey), image_size)
+
+
+def unknown_dataset(name: str | Path) -> InputError:
+    """Return the error for a name that is neither in the catalogue nor a folder or array file of one's own."""
+    path = Path(name)
+    if path.is_file():
+        return InputError(f"{path}: expected a folder of images or an .npz file, found another file")
+    if path.parent != Path() or path.suffix:
+        return InputError(f"{path}: there is no such file or folder (expected a folder of images or an .npz file)")
+    try:
+        check_name(str(name), DATASETS, "dataset")
+    except InputError as error:
+        return InputError(f"{error}; or give a folder with one subfolder per class, or an .npz file")
+    raise AssertionError(name)
 
 
 def images_of(settings: DataSettings, split: Split, *, cache: Path | None = None) -> ImageSet:
@@ -164,7 +175,7 @@ def coloured(images: ImageSet, grey: bool | None) -> ImageSet:
 
 
 def _from_cache(dataset: Dataset, split: Split, cache: Path | None, seed: int) -> ImageSet:
-    folder, manifest = download.present(dataset, caches.cache_folder(cache), seed=seed)
+    folder, manifest = download.ensure_present(dataset, caches.cache_folder(cache), seed=seed)
     pixels, labels = download.arrays(dataset, folder, manifest, split)
     return ImageSet(
         torch.from_numpy(pixels), torch.from_numpy(labels), dataset.classes, dataset.name, manifest.regenerated
