@@ -152,7 +152,14 @@ _COMMANDS: list[tuple[App, Group | None, dict[str, tuple[str, str]]]] = [
             "show": ("data:show", "Draw samples of each class."),
         },
     ),
-    (app, _data, {"bench": ("bench:bench", "Time our training step beside a textbook's, in one run.")}),
+    (
+        app,
+        _data,
+        {
+            "bench": ("bench:bench", "Time our training step beside a textbook's, in one run."),
+            "check": ("check:check", "Check this installation on a device and write a report."),
+        },
+    ),
 ]
 for _parent, _group, _commands in _COMMANDS:
     for _name, (_path, _help) in _commands.items():

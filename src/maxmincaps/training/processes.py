@@ -82,7 +82,7 @@ def processes_for(recipe: Recipe) -> Processes:
     Raises:
         InputError: If the device or the number of processes is not available on this machine.
     """
-    device = _device(recipe.device)
+    device = find_device(recipe.device)
     precision = precision_on(device, recipe)
     if recipe.processes == 1:
         return OneProcess(device, precision)
@@ -165,8 +165,12 @@ def has_bf16(device: torch.device) -> bool:
         return torch.cuda.is_bf16_supported(including_emulation=False)
 
 
-def _device(name: str) -> torch.device:
-    """Return the device of a name. `auto` is the accelerator if there is one, else the CPU."""
+def find_device(name: str) -> torch.device:
+    """Return the device of that name; `auto` is the accelerator if there is one, else the CPU.
+
+    Raises:
+        InputError: If there is no such device here.
+    """
     if name == "auto":
         return torch.accelerator.current_accelerator(check_available=True) or torch.device("cpu")
     try:
