@@ -7,6 +7,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from maxmincaps.capsules.conv_capsules import ConvCapsules as ConvCapsules
+    from maxmincaps.capsules.head import CapsuleHead as CapsuleHead
     from maxmincaps.capsules.layers import PrimaryCapsules as PrimaryCapsules
     from maxmincaps.capsules.layers import RoutedCapsules as RoutedCapsules
     from maxmincaps.capsules.losses import capsule_loss as capsule_loss
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
     __version__: str
 
 _HOME = {
+    "ConvCapsules": "capsules.conv_capsules",
+    "CapsuleHead": "capsules.head",
     "PrimaryCapsules": "capsules.layers",
     "RoutedCapsules": "capsules.layers",
     "capsule_loss": "capsules.losses",
