@@ -55,7 +55,7 @@ def effective_weights(layer):
 
 @pytest.mark.parametrize("name", NORMALIZATIONS)
 @given(geometry=geometries(), r=st.integers(1, 3), seed=st.integers(0, 1000))
-@settings(max_examples=8)
+@settings(max_examples=4)
 def test_every_place_is_routed_by_the_papers_procedure(name, geometry, r, seed):
     grid, layer = grid_and_layer(geometry, seed, normalization=name, iterations=r)
     compare_with_the_literal_procedure(grid, layer, geometry, r, name)
@@ -63,7 +63,7 @@ def test_every_place_is_routed_by_the_papers_procedure(name, geometry, r, seed):
 
 @pytest.mark.parametrize("name", TIES_FREE)
 @given(geometry=geometries(), seed=st.integers(0, 1000))
-@settings(max_examples=5)
+@settings(max_examples=3)
 def test_full_backpropagation_is_autograd_on_the_literal_procedure(name, geometry, seed):
     kernel, stride, _, rows, columns = geometry
     geometry = (min(kernel, rows, columns), stride, 0, rows, columns)  # zero capsules have ties, whose slope is free
@@ -72,7 +72,7 @@ def test_full_backpropagation_is_autograd_on_the_literal_procedure(name, geometr
 
 
 @given(geometry=geometries(), full=st.booleans(), bytes_of_a_piece=st.sampled_from([1, 500, 2000]))
-@settings(max_examples=20)
+@settings(max_examples=8)
 def test_pieces_give_the_values_and_gradients_of_the_whole(geometry, full, bytes_of_a_piece):
     grid, layer = grid_and_layer(geometry, 0, normalization="max-min", iterations=3, full_backpropagation=full)
     whole = layer(grid)

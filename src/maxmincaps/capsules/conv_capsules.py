@@ -107,14 +107,14 @@ class ConvCapsules(nn.Module):
         ]
         return torch.cat(pieces)
 
-    def windows(self, grid: CapsuleGrid) -> Parts:
+    def windows(self, grid: Tensor) -> Parts:
         """Return the children of every place, (batch · rows2 · columns2, child_types · kernel², part_pose).
 
         `layer.routed.steps(layer.windows(grid))` shows every routing iteration of every place.
         """
         return self._windows(self._padded(grid))
 
-    def _padded(self, grid: CapsuleGrid) -> CapsuleGrid:
+    def _padded(self, grid: Tensor) -> Tensor:
         padded = nn.functional.pad(grid, (0, 0, *[self.padding] * 4))
         if min(padded.shape[2:4]) < self.kernel:
             raise InputError(
@@ -123,25 +123,25 @@ class ConvCapsules(nn.Module):
             )
         return padded
 
-    def _windows(self, padded: CapsuleGrid) -> Parts:
+    def _windows(self, padded: Tensor) -> Parts:
         unfolded = padded.unfold(2, self.kernel, self.stride).unfold(3, self.kernel, self.stride)
         return rearrange(
             unfolded, "batch type row column part k_row k_column -> (batch row column) (type k_row k_column) part"
         )
 
-    def _route(self, padded: CapsuleGrid) -> CapsuleGrid:
+    def _route(self, padded: Tensor) -> CapsuleGrid:
         rows, columns = self._places(padded)
         poses = self.routed(self._windows(padded))
         return rearrange(poses, "(batch row column) type pose -> batch type row column pose", row=rows, column=columns)
 
-    def _recomputed(self, padded: CapsuleGrid) -> CapsuleGrid:
+    def _recomputed(self, padded: Tensor) -> CapsuleGrid:
         return checkpoint(self._route, padded, use_reentrant=False, preserve_rng_state=False)
 
-    def _places(self, padded: CapsuleGrid) -> tuple[int, int]:
+    def _places(self, padded: Tensor) -> tuple[int, int]:
         rows, columns = ((size - self.kernel) // self.stride + 1 for size in padded.shape[2:4])
         return rows, columns
 
-    def _piece(self, padded: CapsuleGrid) -> tuple[int, int]:
+    def _piece(self, padded: Tensor) -> tuple[int, int]:
         """Return how many images and how many rows of the output are routed at once."""
         children, parents, pose, part = self.routed.weights.shape
         numbers = children * (part + 2 * parents)  # windows, logits and routing coefficients
@@ -152,7 +152,7 @@ class ConvCapsules(nn.Module):
         images = max(1, min(len(padded), PIECE_BYTES // (row_bytes * rows)))
         return images, rows if images > 1 else max(1, min(rows, PIECE_BYTES // row_bytes))
 
-    def _split_rows(self, padded: CapsuleGrid, rows: int) -> list[CapsuleGrid]:
+    def _split_rows(self, padded: Tensor, rows: int) -> list[Tensor]:
         """Cut the grid into overlapping strips that give `rows` rows of the output each."""
         starts = range(0, self._places(padded)[0], rows)
         reach = (rows - 1) * self.stride + self.kernel
