@@ -4,6 +4,7 @@ A write is complete or has not happened, whenever the machine stops. A read take
 a named pipe would block for ever, and a link to a device never ends.
 """
 
+import lzma
 import os
 import shutil
 import stat
@@ -111,6 +112,26 @@ def make_directory(directory: Path) -> None:
             make_directory(directory.parent)
         directory.mkdir(exist_ok=True)
         sync_directory(directory.parent)
+
+
+def read_compressed(path: Path, most: int = 2**28) -> bytes:
+    """Return the content of an .xz file.
+
+    Args:
+        path: The file.
+        most: Largest content in bytes that is accepted. A small file can expand to fill the memory.
+
+    Raises:
+        InputError: If the file is damaged or its content is larger than `most`.
+    """
+    try:
+        decompressor = lzma.LZMADecompressor(memlimit=2**28)
+        content = decompressor.decompress(path.read_bytes(), max_length=most)
+    except (lzma.LZMAError, EOFError) as error:
+        raise InputError(f"{path}: is not a whole .xz file: {error}") from None
+    if not decompressor.eof:
+        raise InputError(f"{path}: is truncated, or expands to more than {most:,} bytes")
+    return content
 
 
 def sync_directory(directory: Path) -> None:

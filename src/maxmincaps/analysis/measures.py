@@ -3,7 +3,6 @@
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 import torch
@@ -60,8 +59,8 @@ def percent_by_epoch(row: RunSummary, name: str) -> list[float]:
 
 
 def has(row: RunSummary, name: str) -> bool:
-    """Tell whether a run's record holds a file."""
-    return (Path(row.folder) / name).exists()
+    """Return whether a run folder holds a file."""
+    return row.has(name)
 
 
 def near_start_percent(row: RunSummary) -> float | None:

@@ -139,6 +139,7 @@ _COMMANDS: list[tuple[App, Group | None, dict[str, tuple[str, str]]]] = [
             "run": ("study:run", "Train the missing runs of a study."),
             "status": ("study:status", "Show which runs are done."),
             "report": ("study:report", "Print the accuracies of each line of a study."),
+            "collect": ("study:collect", "Copy finished runs of a study without weights, small enough to commit."),
         },
     ),
     (app, _paper, {"report": ("report:report", "Build one page: each claim of the paper beside our evidence.")}),

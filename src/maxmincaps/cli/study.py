@@ -104,6 +104,7 @@ def run(
     threads: int | None = None,
     cluster: str | None = None,
     out: Out = Path("runs"),
+    finished_in: Path | None = None,
     yes: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
     """Train what a study still lacks. Stop it at any time and call it again: it goes on where it was.
@@ -116,6 +117,8 @@ def run(
         CPU threads of each run. Default: this machine's cores divided by --workers; on a cluster, the worker's own.
     cluster: str
         Address of a Dask scheduler (`dask scheduler`, `dask worker ADDRESS --nthreads 1` on machines that share --out).
+    finished_in: Path
+        A further folder, such as results, whose finished runs are not trained again.
     yes: bool
         Start without asking.
     """
@@ -132,6 +135,11 @@ def run(
         raise InputError(f"study {name} needs no runs")
     if not recipes:
         raise InputError(f"study {name}: no run fits --only {only}; {_what_there_is(entries, parse_only(only))}")
+    if finished_in:
+        from maxmincaps.studies.table import read
+
+        finished = {row.fingerprint for row in read(finished_in).rows if row.status != "unfinished"}
+        recipes = [recipe for recipe in recipes if recipe.fingerprint() not in finished]
     # Where a run is trained is no part of what it is, so the record is the same.
     wanted = threads or (None if cluster or workers == 1 else threads_for(workers))
     recipes = [recipe.with_changes(threads=recipe.threads or wanted) for recipe in recipes]
@@ -187,6 +195,25 @@ def report(
     for line in cells:
         shown.add_row(*line.values())
     console.print(shown)
+
+
+def collect(name: Name, *, source: Out = Path("runs"), out: Path = Path("results")) -> None:
+    """Copy the finished runs of a study that OUT does not have yet, small enough to commit: without weights.
+
+    A copy has the settings, curves and results of its run, and compressed what the study's figures are drawn from.
+
+    Parameters
+    ----------
+    out: Path
+        The folder of the copies. Each is in a folder of its study.
+    """
+    from maxmincaps.studies.collect import collect as collect_runs
+
+    copies = [copy for study in _studies(name) for copy in collect_runs(study, source, out, STUDIES.values())]
+    for copy in copies:
+        size = sum(path.stat().st_size for path in copy.folder.iterdir())
+        console.say(f"{copy.folder}  {size / 1000:.0f} kB")
+    console.say(f"{len(copies)} runs copied to {out}")
 
 
 def _numbers(columns: Iterable[str]) -> list[str]:

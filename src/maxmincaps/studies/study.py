@@ -164,6 +164,7 @@ class Study:
         notes: For each scale, what readers of its numbers must know.
         borrows: The study whose runs it uses, if it trains none of its own.
         borrowed: Which of those runs, in the form that `select` takes.
+        files: Files beside the JSON files of its runs that its tables and figures need. Small copies keep them.
     """
 
     name: str
@@ -178,6 +179,7 @@ class Study:
     notes: Mapping[str, str] = field(default_factory=dict)
     borrows: "Study | None" = None
     borrowed: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    files: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.title:

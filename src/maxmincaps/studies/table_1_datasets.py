@@ -39,6 +39,7 @@ TABLE_1 = Study(
         for line, column in (("Softmax", _SOFTMAX), ("Max-Min", _MAX_MIN))
         for dataset, (value, sd) in column.items()
     ),
+    files=("trace.safetensors",),
     datasets=(*DATASETS, "mnist-5k"),
     lines=(SOFTMAX, MAX_MIN),
     scales={

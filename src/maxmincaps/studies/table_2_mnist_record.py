@@ -36,6 +36,7 @@ MNIST_RECORD = Study(
     ),
     datasets=("mnist",),
     lines=(MAX_MIN, SOFTMAX),
+    files=("lengths.safetensors",),
     settings={"shift": 2, "rotate": 20.0, "margin_high": 0.8, "margin_low": 0.2, "batch_size": 400},
     scales={
         "paper": (Budget(epochs=500, seeds=10),),

@@ -6,12 +6,13 @@ from typing import Any, Literal
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
+from safetensors.torch import load, save
 from torch import Tensor, nn
 
 from maxmincaps.capsules.hub import check_numbers
 from maxmincaps.capsules.network import CapsNet
 from maxmincaps.errors import InputError, one_line
+from maxmincaps.files import read_compressed
 from maxmincaps.recipe import NetworkSettings, Recipe
 from maxmincaps.training.run import SHIPPED_RUN, Run, write_atomic
 
@@ -33,8 +34,11 @@ def save_tensors(path: Path, tensors: dict[str, Tensor], note: dict[str, Any] | 
 
 
 def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Read what `save_tensors` wrote, or say what is wrong with the file."""
+    """Read what `save_tensors` wrote, or the .xz file of the same content that a small copy of a run has."""
+    compressed = path.with_name(f"{path.name}.xz")
     try:
+        if not path.exists() and compressed.exists():
+            return load(read_compressed(compressed)), {}
         with safe_open(path, framework="pt") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
             return tensors, json.loads((file.metadata() or {})["note"])

@@ -266,8 +266,8 @@ class RunSummary:
         return getattr(self if name in ("line", "value", "scale", "study") else self.recipe, name)
 
     def has(self, name: str) -> bool:
-        """Return whether the run folder holds a file."""
-        return (self.folder / name).exists()
+        """Return whether the run folder holds a file, or its compressed form in a small copy."""
+        return (self.folder / name).exists() or (self.folder / f"{name}.xz").exists()
 
     def with_place(self, study: str, scale: str, line: str, value: float | None) -> "RunSummary":
         """Return a copy that stands on a line of a study."""
