@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from maxmincaps import CapsNet
+from maxmincaps import CapsNet, capsule_loss
 from tests.package.test_layers import stacked
 
 
@@ -25,6 +25,23 @@ def test_layers_compile_into_one_graph_with_the_same_answers_and_gradients(setti
     torch.testing.assert_close(*answers)
     for answer in answers:
         answer.square().sum().backward()
+    for one, other in zip(ours.parameters(), compiled.parameters(), strict=True):
+        torch.testing.assert_close(one.grad, other.grad)
+
+
+@pytest.mark.parametrize("normalization", ["max-min", "softmax"])
+def test_a_training_step_compiles_without_graph_breaks_and_has_the_same_gradients(normalization):
+    torch.manual_seed(0)
+    small = {"conv_channels": 4, "types": 2, "part_pose": 4, "class_pose": 4, "decoder": (8,)}
+    ours, compiled = (CapsNet(**small, normalization=normalization) for _ in range(2))
+    compiled.load_state_dict(ours.state_dict())
+    images, labels = torch.rand(3, 1, 28, 28), torch.arange(3)
+
+    def loss(network):
+        return capsule_loss(network(images, labels), images, labels)
+
+    loss(ours).backward()
+    torch.compile(loss, fullgraph=True, backend="aot_eager")(compiled).backward()
     for one, other in zip(ours.parameters(), compiled.parameters(), strict=True):
         torch.testing.assert_close(one.grad, other.grad)
 
