@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError, model_validator
 
 from maxmincaps.errors import InputError, check_name
+from maxmincaps.files import read_text
 
 RENAMED = {"average": "ema_decay", "pace": "layer_rates"}
 """Settings that had another name in version 0.1: old name, new name. Files with old names stay readable."""
@@ -349,9 +350,11 @@ def settings_in(path: Path | str) -> dict[str, Any]:
     if path.suffix not in readers:
         raise InputError(f"{path}: a recipe is a .json or a .toml file, or one of {', '.join(NAMED)}")
     try:
-        settings = readers[path.suffix](path.read_text(encoding="utf-8"))
+        settings = readers[path.suffix](read_text(path))
     except FileNotFoundError:
         raise InputError(f"{path}: there is no such recipe") from None
+    except InputError:
+        raise
     except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{path}: cannot be read as {path.suffix[1:].upper()}: {error}") from None
     if not isinstance(settings, dict):

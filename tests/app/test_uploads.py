@@ -14,7 +14,7 @@ from PIL import Image
 from maxmincaps import InputError, fit
 from maxmincaps.app import uploads
 from maxmincaps.app.answers import models_of
-from maxmincaps.data.pictures import read_picture
+from maxmincaps.data.image_files import read_picture
 from maxmincaps.training.predict import Predictor, size_before_crop
 from maxmincaps.training.run import Run
 

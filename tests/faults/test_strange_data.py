@@ -14,7 +14,7 @@ from maxmincaps import InputError
 from maxmincaps.app import uploads
 from maxmincaps.cli import main
 from maxmincaps.data import archives
-from maxmincaps.data.pictures import read_picture
+from maxmincaps.data.image_files import read_picture
 from tests.data.test_fuzz import FORMATS, picture
 from tests.faults.strangers import damaged, encoded, harmful_json, inputs
 

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from PIL import Image
 
-from maxmincaps.data.pictures import PICTURES, as_pixels
+from maxmincaps.data.image_files import PICTURES, as_pixels
 from maxmincaps.errors import InputError
 from maxmincaps.training.predict import Picture
 

@@ -1,11 +1,20 @@
 """`maxmincaps data …`: list, get, check and show the datasets."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
+if TYPE_CHECKING:
+    from maxmincaps.data.images import ImageSet
+
 Cache = Annotated[Path | None, Parameter(help="Folder of all datasets. Default: $MAXMINCAPS_CACHE, or the platform's.")]
+STATISTICS = {
+    "mean": "mean",
+    "sd": "standard deviation",
+    "horizontal": "correlation with the right neighbour",
+    "vertical": "correlation with the one below",
+}
 Source = Literal["official", "package", "npm", "debian", "pip", "installed", "regenerated"]
 
 
@@ -94,17 +103,37 @@ def show(
     statistics: Annotated[
         bool, Parameter(negative=(), help="Print mean, deviation and neighbour correlations instead of drawing.")
     ] = False,
-    out: Annotated[Path | None, Parameter(help="The picture to write. Default: NAME.png here.")] = None,
+    out: Annotated[Path | None, Parameter(help="The figure to write. Default: NAME.png here.")] = None,
     per_class: Annotated[int, Parameter(help="Samples of each class.")] = 10,
     cache: Cache = None,
 ) -> None:
-    """Draw a grid of samples, a row for each class, or print the set's statistics."""
+    """Draw a grid of samples, one row for each class, or print the set's statistics."""
     from maxmincaps.cli.terminal import console
     from maxmincaps.data.images import load
-    from maxmincaps.data.picture import save_samples, statistics_table
+    from maxmincaps.report.sample_grid import save_samples
 
     images = load(name, split, cache=cache)
     if statistics:
-        console.print(statistics_table(images))
+        _print_statistics(images)
         return
     console.say(f"wrote {save_samples(images, out or Path(f'{Path(name).stem}.png'), per_class)}")
+
+
+def _print_statistics(images: "ImageSet") -> None:
+    """Print a set's statistics; those of background-mnist beside the genuine ones."""
+    from maxmincaps.cli.terminal import console, table
+    from maxmincaps.data import larochelle
+    from maxmincaps.data.images import coloured
+
+    backgrounds = images.name == "background-mnist"
+    border = 4 if backgrounds else None  # MNIST's digits lie in the central 20×20 pixels
+    found = larochelle.statistics(coloured(images, grey=True).images[:, 0].numpy(), border)
+    title = f"{len(images):,} images" + (f", border of {border} pixels" if border else "")
+    genuine = ["genuine (measured on 20)"] if backgrounds else []
+    shown = table(title, "grey values in 0…1", images.name + " (regenerated)" * images.regenerated, *genuine)
+    for field, words in STATISTICS.items():
+        reference = [f"{larochelle.REAL[field]:.3f}"] if backgrounds else []
+        shown.add_row(words, f"{getattr(found, field):.3f}", *reference)
+    counts = images.labels.bincount(minlength=len(images.classes))
+    shown.add_row("images of a class", f"{counts.min():,} … {counts.max():,}", *[""] * backgrounds)
+    console.print(shown)

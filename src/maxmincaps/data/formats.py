@@ -1,7 +1,7 @@
-"""Published files → arrays of uint8, and back to the decoded bytes that are hashed and cached.
+"""Decode published files into uint8 arrays, and encode them for the cache.
 
-A reader here believes nothing: it bounds what it reads before it reads it, holds the size that a header claims against
-the bytes that are there, and says in one line what file, what was expected and what was found.
+Every reader bounds what it reads, and compares the size that a header claims with the bytes that are there. Its errors
+name the file, what was expected and what was found.
 """
 
 import contextlib
@@ -10,6 +10,7 @@ import io
 import itertools
 import json
 import math
+import os
 import struct
 import tarfile
 import tokenize
@@ -25,13 +26,16 @@ from numpy import ndarray
 from PIL import Image
 
 from maxmincaps.errors import InputError, one_line
+from maxmincaps.files import open_regular
 
-MOST_BYTES = 4 << 30  # of pixels in one set: past this we ask for smaller images instead of filling the memory
-MOST_PIXELS = 1 << 26  # of one picture
-ROWS_AT_ONCE = 2000  # of a text table, so that its numbers never lie in memory all at once
+MOST_BYTES = 4 << 30  # of pixels in one set: larger ones would fill the memory
+MOST_PIXELS = 1 << 26  # of one image
+MOST_DECODED_BYTES = 1 << 27  # of one image in memory: Pillow keeps colour at 4 bytes a pixel
+MOST_COMPRESSED_BYTES = 1 << 29  # of one image file
+ROWS_AT_ONCE = 2000  # of a text table, so that its numbers are never in memory all at once
 CIFAR_ROW = 1 + 3 * 32 * 32
 
-# What the decoders below raise on mutated files, besides what we raise ourselves.
+# What the decoders raise on damaged files, besides our own errors.
 UNREADABLE = (
     OSError, EOFError, ValueError, SyntaxError, ArithmeticError, RuntimeError, LookupError, TypeError, AttributeError,
     MemoryError, zlib.error, struct.error, tarfile.TarError, zipfile.BadZipFile, tokenize.TokenError,
@@ -44,7 +48,7 @@ Labels = Int64[ndarray, "image"]
 
 @contextlib.contextmanager
 def reading(where: str | Path, expected: str) -> Iterator[None]:
-    """Turn whatever a decoder says about a broken file into one line that names the file and what it should be."""
+    """Turn any error of a decoder into an `InputError` that names the file and what was expected."""
     try:
         yield
     except InputError:
@@ -55,36 +59,47 @@ def reading(where: str | Path, expected: str) -> Iterator[None]:
         raise InputError(f"{where}: expected {expected}, found a folder") from None
     except UNREADABLE as error:
         reason = one_line((str(error).splitlines() or [""])[0]) or type(error).__name__
-        raise InputError(f"{where}: expected {expected}, found what cannot be read ({reason})") from None
+        raise InputError(f"{where}: expected {expected}, found something that cannot be read ({reason})") from None
 
 
 def check_size(where: str | Path, shape: tuple[int, ...]) -> None:
-    """Refuse pixels that would not fit into memory, before any is read."""
+    """Refuse an array of pixels that would not fit into memory, before it is read."""
     wanted = math.prod(shape)
     if wanted > MOST_BYTES:
         raise InputError(
             f"{where}: expected at most {MOST_BYTES >> 30} GB of pixels, found {'×'.join(map(str, shape))} = "
-            f"{wanted / 2**30:,.0f} GB; fewer images or, of a folder of pictures, a smaller --image-size make it fit"
+            f"{wanted / 2**30:,.0f} GB; use fewer images or, for a folder of images, a smaller --image-size"
         )
 
 
-def opened(path: Path) -> BinaryIO | gzip.GzipFile:
-    """Open a file, through gzip if its name ends so."""
-    return gzip.open(path) if path.suffix == ".gz" else path.open("rb")
+@contextlib.contextmanager
+def open_maybe_gzipped(path: Path) -> Iterator[BinaryIO | gzip.GzipFile]:
+    """Open a regular file, through gzip if its name ends in .gz."""
+    with open_regular(path) as file:
+        if path.suffix != ".gz":
+            yield file
+            return
+        with gzip.GzipFile(fileobj=file) as unzipped:
+            yield unzipped
 
 
 @contextlib.contextmanager
-def opened_picture(path: Path, kinds: Collection[str]) -> Iterator[Image.Image]:
-    """Open a picture by its header alone, and refuse it if it is too large to be decoded."""
-    with reading(path, "an image"), Image.open(path, formats=sorted(kinds)) as picture:
-        if math.prod(picture.size) > MOST_PIXELS:
-            raise InputError(f"{path}: expected at most {MOST_PIXELS:,} pixels, found {picture.size}")
-        yield picture
+def open_image(path: Path, kinds: Collection[str]) -> Iterator[Image.Image]:
+    """Open an image file without decoding it, and refuse it if it has too many pixels.
+
+    Args:
+        path: The image file.
+        kinds: The formats that are accepted, by Pillow's names.
+    """
+    with reading(path, "an image"), open_regular(path) as file, Image.open(file, formats=sorted(kinds)) as image:
+        if math.prod(image.size) > MOST_PIXELS or os.fstat(file.fileno()).st_size > MOST_COMPRESSED_BYTES:
+            raise InputError(f"{path}: expected at most {MOST_PIXELS:,} pixels, found {image.size}")
+        yield image
 
 
 def content(path: Path, most: int) -> bytes:
-    """Read a file, unzipped, that should hold at most `most` bytes."""
-    with reading(path, "a whole file"), opened(path) as file:
+    """Read a file of at most `most` bytes, unzipped if its name ends in .gz."""
+    with reading(path, "a whole file"), open_maybe_gzipped(path) as file:
         found = file.read(most + 1)
     if len(found) > most:
         raise InputError(f"{path}: expected at most {most:,} bytes, found more")
@@ -124,12 +139,12 @@ def cifar_bytes(pixels: Pixels, labels: UInt8[ndarray, "image"]) -> bytes:
 
 
 def read_cifar_picture(path: Path, images: int = 10_000) -> Pixels:
-    """Read a CIFAR10 batch that is one lossless picture: a row an image, its 1024 pixels side by side."""
-    expected = f"a colour picture of {images} rows of 1024 pixels"
-    with reading(path, expected), Image.open(path, formats=["PNG"]) as picture:
-        if picture.size != (1024, images) or picture.mode != "RGB":
-            raise InputError(f"{path}: expected {expected}, found {picture.size} {picture.mode}")
-        rows = np.asarray(picture)
+    """Read a CIFAR10 batch that is stored as one PNG file: one image per row, its 1024 pixels side by side."""
+    expected = f"a colour image of {images} rows of 1024 pixels"
+    with open_image(path, ["PNG"]) as image:
+        if image.size != (1024, images) or image.mode != "RGB":
+            raise InputError(f"{path}: expected {expected}, found {image.size} {image.mode}")
+        rows = np.asarray(image)
     return rows.transpose(0, 2, 1).reshape(-1, 3, 32, 32)
 
 
@@ -146,7 +161,7 @@ def read_table(path: Path, rows: int, separator: str | None, *, header: bool = F
     """Read a text table of 785 columns and exactly `rows` rows, some rows at a time, as 32-bit floats."""
     expected = f"{rows} rows of 785 numbers"
     seen = 0
-    with reading(path, expected), opened(path) as file:
+    with reading(path, expected), open_maybe_gzipped(path) as file:
         lines = _lines(file, path)
         if header:
             next(lines, None)

@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from maxmincaps.data.catalog import idx_files
-from maxmincaps.data.formats import Labels, Pixels, opened_picture, reading
+from maxmincaps.data.formats import Labels, Pixels, open_image, reading
 from maxmincaps.errors import InputError, import_extra
 
 PROCEDURES = {"rotated-mnist": 2, "background-mnist": 1}
@@ -113,7 +113,7 @@ def read_photographs(folder: Path | None = None) -> list[UInt8[ndarray, "height 
             paths = sorted(path for path in folder.iterdir() if path.suffix.lower() in PICTURES)
     photographs = []
     for path in paths:
-        with opened_picture(path, ("JPEG", "PNG")) as picture:
+        with open_image(path, ("JPEG", "PNG")) as picture:
             photographs.append(np.asarray(picture.convert("L")))
     least = 2 * SIDE * REDUCTIONS[0]
     if not any(min(photograph.shape) >= least for photograph in photographs):

@@ -1,15 +1,16 @@
-"""The user's own images: a folder with one subfolder per class, an .npz file, or a folder of .npy files.
+"""Read the user's own images: a folder with one subfolder per class, an .npz file, or a folder of .npy files.
 
-Where the data is not divided into training and test, a seeded fifth of each class is the test set. Training images are
-always mixed by the seed, so that "the first N" and "the last N" hold all classes.
+Data without a test split is split by a seed: one fifth of each class is for testing. Training images are always
+shuffled by the seed, so that the first N and the last N contain all classes.
 """
 
 import math
 import os
 import warnings
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
@@ -17,9 +18,10 @@ import numpy as np
 from numpy import ndarray
 from PIL import ImageOps
 
-from maxmincaps.data.formats import Labels, Pixels, check_size, opened_picture, reading
-from maxmincaps.data.pictures import KINDS, PICTURES, read_picture
+from maxmincaps.data.formats import Labels, Pixels, check_size, open_image, reading
+from maxmincaps.data.image_files import KINDS, PICTURES, read_picture
 from maxmincaps.errors import InputError
+from maxmincaps.files import open_regular
 
 TEST_SHARE = 5  # one in five is for testing
 
@@ -31,21 +33,32 @@ Own = tuple[Pixels, Labels, tuple[str, ...]]
 
 
 def is_own(name: str | Path) -> bool:
-    """Tell whether a dataset is given as the user's own files."""
+    """Return whether a dataset is given as the user's own files."""
     return Path(name).suffix in (".npz", ".npy") or Path(name).is_dir()
 
 
 def read(path: Path, split: str, *, image_size: int | None, grey: bool | None, seed: int) -> Own:
-    """Read one split: the pixels, the labels, and the name of each class."""
+    """Read one split.
+
+    Args:
+        path: A folder, or an .npz or .npy file.
+        split: "train" or "test".
+        image_size: Side to which image files are resized. Default: the size of the first one.
+        grey: Whether image files are read in grey. Default: as the first one is.
+        seed: Seed of the split and of the order of the training images.
+
+    Returns:
+        Pixels (image, channel, height, width), labels (image,), and the name of each class.
+    """
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of decoders, about oddities in files that they can read all the same
+        warnings.simplefilter("ignore")  # decoders warn of oddities in files that they can read
         return _read(path, split, image_size, grey, seed)
 
 
 def _read(path: Path, split: str, image_size: int | None, grey: bool | None, seed: int) -> Own:
     if path.suffix == ".npz":
-        with reading(path, "an .npz file"), zipfile.ZipFile(path) as file:
-            return _from_arrays(path, _Members(path, file), split, seed)
+        with reading(path, "an .npz file"), open_regular(path) as file, zipfile.ZipFile(file) as members:
+            return _from_arrays(path, _Members(path, members), split, seed)
     if path.suffix == ".npy" or any((path / f"{keys[0]}.npy").exists() for keys in (*DIVIDED, *UNDIVIDED)):
         folder = path.parent if path.suffix == ".npy" else path
         return _from_arrays(folder, _Files(folder), split, seed)
@@ -53,7 +66,7 @@ def _read(path: Path, split: str, image_size: int | None, grey: bool | None, see
 
 
 def divided(labels: Labels, split: str, seed: int, where: str | Path, classes: tuple[str, ...]) -> ndarray:
-    """Choose the images of a split: a seeded fifth of each class for testing, the others, mixed, for training."""
+    """Return the indices of a split: a seeded fifth of each class for testing, the others, shuffled, for training."""
     order = np.random.RandomState(seed).permutation(len(labels))
     chosen = []
     for label, name in enumerate(classes):
@@ -63,19 +76,19 @@ def divided(labels: Labels, split: str, seed: int, where: str | Path, classes: t
         test = max(1, len(members) // TEST_SHARE)
         chosen.append(members[:test] if split == "test" else members[test:])
     every = np.sort(np.concatenate(chosen))
-    return every if split == "test" else mixed(every, seed)
+    return every if split == "test" else shuffled(every, seed)
 
 
-def mixed(indices: ndarray, seed: int) -> ndarray:
-    """Give the indices in a seeded order that no version of numpy changes."""
+def shuffled(indices: ndarray, seed: int) -> ndarray:
+    """Shuffle indices by a seed. The order is the same under every version of numpy."""
     return np.random.RandomState(seed).permutation(indices)
 
 
-# Folders of pictures
+# Folders of image files
 
 
 def _from_folder(path: Path, split: str, image_size: int | None, grey: bool | None, seed: int) -> Own:
-    # Among bus/, car/ and train/ the last holds pictures, and is a class like the others.
+    # If train/ has image files and no subfolders, it is a class like the others, as in bus/, car/, train/.
     root = path / "train" if _has_folders(path / "train") else path
     has_test = root != path and (path / "test").is_dir()
     classes = _class_folders(root)
@@ -86,7 +99,7 @@ def _from_folder(path: Path, split: str, image_size: int | None, grey: bool | No
     if not has_test:
         chosen = divided(labels, split, seed, path, classes)
     elif split == "train":
-        chosen = mixed(np.arange(len(labels)), seed)
+        chosen = shuffled(np.arange(len(labels)), seed)
     else:
         files, labels = _pictures_in(path / "test", _test_folders(path / "test", classes), classes)
         chosen = np.arange(len(labels))
@@ -102,13 +115,17 @@ def _has_folders(path: Path) -> bool:
 def _class_folders(root: Path, least: int = 2) -> tuple[str, ...]:
     with reading(root, "a folder with one subfolder per class"):
         classes = tuple(sorted(entry.name for entry in root.iterdir() if entry.is_dir() and entry.name[0] != "."))
+    for name in classes:
+        if name.encode(errors="replace").decode() != name:
+            shown = os.fsencode(name).decode("utf-8", "backslashreplace")
+            raise InputError(f"{root}: expected folders whose names are UTF-8, found {shown!r}; rename it")
     if len(classes) < least:
         raise InputError(f"{root}: expected {least} subfolders or more, one for each class, found {len(classes)}")
     return classes
 
 
 def _test_folders(test: Path, classes: tuple[str, ...]) -> tuple[str, ...]:
-    folders = _class_folders(test, least=1)  # not every class needs to be tested
+    folders = _class_folders(test, least=1)  # not every class needs test images
     strange = [name for name in folders if name not in classes]
     if strange:
         raise InputError(f"{test / strange[0]}: expected one of the training classes {', '.join(classes)}")
@@ -128,13 +145,13 @@ def _pictures_in(root: Path, folders: tuple[str, ...], classes: tuple[str, ...] 
 
 
 def _is_picture(file: Path) -> bool:
-    # Hidden files are what systems leave beside pictures, such as the `._` files of macOS.
+    # Systems leave hidden files beside images, such as the `._` files of macOS.
     return file.suffix.lower() in PICTURES and file.name[0] != "." and file.is_file()
 
 
 def _first_look(path: Path) -> tuple[int, int, bool]:
-    """Give height and width of a picture as it is seen, and whether it is grey."""
-    with opened_picture(path, KINDS) as picture:
+    """Return height and width of an image as it is shown, and whether it is grey."""
+    with open_image(path, KINDS) as picture:
         grey = picture.mode in ("1", "L", "LA", "I", "F") or picture.mode.startswith("I;")
         seen = ImageOps.exif_transpose(picture)
         return seen.height, seen.width, grey
@@ -148,7 +165,7 @@ def _read_pictures(files: list[Path], mode: str, height: int, width: int, where:
     def read_one(number: int) -> None:
         pixels[number] = read_picture(files[number], mode, height, width)
 
-    with ThreadPoolExecutor(os.cpu_count()) as threads:  # Pillow decodes and resizes without holding Python's lock
+    with ThreadPoolExecutor(os.cpu_count()) as threads:  # Pillow releases Python's lock while it decodes and resizes
         for _ in threads.map(read_one, range(len(files))):
             pass
     return pixels
@@ -164,13 +181,25 @@ class _Members:
         self._path, self._file = path, file
         self.names = [name.removesuffix(".npy") for name in file.namelist()]
 
-    def read(self, name: str) -> ndarray:
+    @contextmanager
+    def _open(self, name: str) -> Iterator[tuple[IO[bytes], int, str]]:
         member = self._file.getinfo(f"{name}.npy")
         with self._file.open(member) as file:
-            return read_npy(file, member.file_size, f"{self._path}, {name}")
+            yield file, member.file_size, f"{self._path}, {name}"
+
+    def count(self, name: str) -> int:
+        """Return the length of an array's first axis, from its header alone."""
+        with self._open(name) as (file, size, where):
+            shape, *_ = read_npy_header(file, size, where)
+            return shape[0] if shape else 0
+
+    def read(self, name: str) -> ndarray:
+        """Read an array."""
+        with self._open(name) as opened:
+            return read_npy(*opened)
 
 
-class _Files:
+class _Files(_Members):
     """The arrays of a folder, each in an .npy file."""
 
     def __init__(self, folder: Path) -> None:
@@ -178,14 +207,24 @@ class _Files:
         with reading(folder, "a folder of .npy files"):
             self.names = [path.stem for path in folder.glob("*.npy")]
 
-    def read(self, name: str) -> ndarray:
+    @contextmanager
+    def _open(self, name: str) -> Iterator[tuple[IO[bytes], int, str]]:
         path = self._folder / f"{name}.npy"
-        with reading(path, "an .npy file"), path.open("rb") as file:
-            return read_npy(file, path.stat().st_size, str(path))
+        with reading(path, "an .npy file"), open_regular(path) as file:
+            yield file, path.stat().st_size, str(path)
 
 
-def read_npy(file: IO[bytes], size: int, where: str) -> ndarray:
-    """Read an array without pickles, once what its header claims agrees with the bytes that are there."""
+def read_npy_header(file: IO[bytes], size: int, where: str) -> tuple[tuple[int, ...], bool, np.dtype]:
+    """Read the header of an .npy file and compare what it claims with the bytes that are there.
+
+    Args:
+        file: The file, at its beginning.
+        size: Its length in bytes.
+        where: Its name in error messages.
+
+    Returns:
+        The shape, whether the order is Fortran's, and the type of the numbers.
+    """
     header: dict[tuple[int, int], Callable] = {
         (1, 0): np.lib.format.read_array_header_1_0,
         (2, 0): np.lib.format.read_array_header_2_0,
@@ -201,17 +240,34 @@ def read_npy(file: IO[bytes], size: int, where: str) -> ndarray:
         if claimed != there or min(shape, default=1) < 0:
             raise InputError(f"{where}: expected the {claimed:,} bytes that its header claims, found {there:,}")
         check_size(where, (claimed,))
+    return shape, fortran, dtype
+
+
+def read_npy(file: IO[bytes], size: int, where: str) -> ndarray:
+    """Read an .npy file without unpickling. The arguments are those of `read_npy_header`."""
+    shape, fortran, dtype = read_npy_header(file, size, where)
+    with reading(where, "an array"):
+        claimed = math.prod(shape) * dtype.itemsize
         found = file.read(claimed)
         if len(found) != claimed:
             raise InputError(f"{where}: expected {claimed:,} bytes, found {len(found):,}")
         return np.frombuffer(found, dtype).reshape(shape, order="F" if fortran else "C")
 
 
-def _from_arrays(where: Path, arrays: _Members | _Files, split: str, seed: int) -> Own:
+def _from_arrays(where: Path, arrays: _Members, split: str, seed: int) -> Own:
     keys = next((keys for keys in (*DIVIDED, *UNDIVIDED) if set(keys) <= set(arrays.names)), None)
     if keys is None:
         ways = " or ".join(" + ".join(keys) for keys in (*DIVIDED, *UNDIVIDED))
         raise InputError(f"{where}: expected {ways}, found {', '.join(sorted(arrays.names)) or 'nothing'}")
+    for images, labels in zip(keys[::2], keys[1::2], strict=True):
+        # By the headers, before anything is read: compressed labels may be thousands of times as large as their file.
+        if arrays.count(images) != arrays.count(labels):
+            raise InputError(
+                f"{where}: expected as many labels as images, found {arrays.count(labels):,} in {labels} and "
+                f"{arrays.count(images):,} in {images}"
+            )
+    if "classes" in arrays.names and arrays.count("classes") > arrays.count(keys[1]):
+        raise InputError(f"{where}: expected at most as many classes as labels, found {arrays.count('classes'):,}")
     train_labels = _labels(arrays.read(keys[1]), f"{where}, {keys[1]}")
     classes = _classes(arrays, train_labels, where)
     if len(keys) == 4 and split == "test":
@@ -219,14 +275,14 @@ def _from_arrays(where: Path, arrays: _Members | _Files, split: str, seed: int) 
         labels = _labels(labels, f"{where}, {keys[3]}")
     else:
         pixels, labels = pixels_from(arrays.read(keys[0]), f"{where}, {keys[0]}"), train_labels
-    _labelled(pixels, labels, classes, where)
+    _check_labels(labels, classes, where)
     if len(keys) == 2:
         chosen = divided(labels, split, seed, where, classes)
     elif split == "train":
-        chosen = mixed(np.arange(len(labels)), seed)
+        chosen = shuffled(np.arange(len(labels)), seed)
     else:
         chosen = np.arange(len(labels))
-    return pixels[chosen], labels[chosen], classes  # copies: nobody may write into the bytes of a file
+    return pixels[chosen], labels[chosen], classes  # copies, as the arrays over a file's bytes are read-only
 
 
 def _labels(found: ndarray, where: str) -> Labels:
@@ -240,8 +296,8 @@ def _labels(found: ndarray, where: str) -> Labels:
     return found.astype(np.int64)
 
 
-def _classes(arrays: _Members | _Files, labels: Labels, where: Path) -> tuple[str, ...]:
-    """Give the names of the classes: those in `classes`, or 0, 1, 2, …; each must have a training image."""
+def _classes(arrays: _Members, labels: Labels, where: Path) -> tuple[str, ...]:
+    """Return the names of the classes: those in `classes`, or 0, 1, 2, …. Each must have a training image."""
     largest = int(labels.max())
     if largest >= len(labels):
         raise InputError(f"{where}: expected labels below the number of images, {len(labels)}, found {largest}")
@@ -262,15 +318,13 @@ def _classes(arrays: _Members | _Files, labels: Labels, where: Path) -> tuple[st
     return names
 
 
-def _labelled(pixels: Pixels, labels: Labels, classes: tuple[str, ...], where: Path) -> None:
-    if len(pixels) != len(labels):
-        raise InputError(f"{where}: expected as many labels as images, found {len(labels)} and {len(pixels)}")
+def _check_labels(labels: Labels, classes: tuple[str, ...], where: Path) -> None:
     if labels.max() >= len(classes):
         raise InputError(f"{where}: expected labels in 0…{len(classes) - 1}, found {labels.max()}")
 
 
 def pixels_from(found: ndarray, where: str) -> Pixels:
-    """Give images as (image, channel, height, width) in uint8, from floats in 0…1 or whole numbers in 0…255."""
+    """Return images as uint8 (image, channel, height, width), from floats in 0…1 or whole numbers in 0…255."""
     if found.ndim == 3:
         found = found[:, None]
     elif found.ndim == 4 and found.shape[-1] in (1, 3):
@@ -285,7 +339,7 @@ def pixels_from(found: ndarray, where: str) -> Pixels:
         return np.ascontiguousarray(found)
     most = 255 if found.dtype.kind in "ui" else 1
     pixels = np.empty(found.shape, np.uint8)
-    for start in range(0, len(found), 1024):  # a piece at a time, as the floats of all would be eight times as large
+    for start in range(0, len(found), 1024):  # in pieces, as the floats of all images would need eight times the memory
         piece = found[start : start + 1024]
         if not (piece >= 0).all() or not (piece <= most).all():
             raise InputError(f"{where}: expected {found.dtype} pixels in 0…{most}, found {piece.min()} … {piece.max()}")

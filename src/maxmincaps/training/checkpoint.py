@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from maxmincaps.capsules.hub import check_numbers
 from maxmincaps.capsules.network import CapsNet
 from maxmincaps.errors import InputError, one_line
-from maxmincaps.files import read_compressed
+from maxmincaps.files import check_regular, read_compressed
 from maxmincaps.recipe import NetworkSettings, Recipe
 from maxmincaps.training.run import SHIPPED_RUN, Run, write_atomic
 
@@ -39,11 +39,14 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     try:
         if not path.exists() and compressed.exists():
             return load(read_compressed(compressed)), {}
+        check_regular(path)
         with safe_open(path, framework="pt") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
             return tensors, json.loads((file.metadata() or {})["note"])
     except FileNotFoundError:
         raise Run(path.parent).missing(path.name) from None
+    except InputError:
+        raise
     except (OSError, SafetensorError, ValueError, KeyError, RecursionError) as error:
         raise InputError(f"{path}: is not a whole safetensors file of ours: {one_line(error)}") from None
 
@@ -64,8 +67,14 @@ def load_weights(network: nn.Module, weights: dict[str, Tensor], path: Path, *, 
 def load_network(folder: Path | str = SHIPPED_RUN, which: Literal["best", "last"] = "best") -> CapsNet:
     """Give the trained network of a record, ready for inference. Default: the one that comes with the package."""
     record = Run(Path(folder))
-    network, path = unfilled_network(record), record.folder / f"{which}.safetensors"
-    load_weights(network, load_tensors(path)[0], path)
+    path = record.folder / f"{which}.safetensors"
+    weights, classes = load_tensors(path)[0], len(record.data.classes)
+    votes = weights.get("digits.weights")  # (child, parent, pose, part)
+    if votes is not None and votes.dim() == 4 and votes.shape[1] != classes:
+        # Before anything is built: a stranger's data.json may name more classes than fit into memory.
+        raise InputError(f"{path}: the file has weights of {votes.shape[1]} classes, data.json names {classes:,}")
+    network = unfilled_network(record)
+    load_weights(network, weights, path)
     return network.eval()
 
 

@@ -13,7 +13,7 @@ from maxmincaps.data.augment import crop_of, for_testing
 from maxmincaps.data.batches import as_float
 from maxmincaps.data.catalog import DATASETS
 from maxmincaps.data.formats import MOST_PIXELS
-from maxmincaps.data.pictures import read_picture
+from maxmincaps.data.image_files import read_picture
 from maxmincaps.errors import InputError
 from maxmincaps.recipe import Recipe
 from maxmincaps.training.checkpoint import load_network

@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 from filelock import FileLock, Timeout
 
 from maxmincaps.errors import InputError
-from maxmincaps.files import make_directory, reporting_write_errors, write_atomic
+from maxmincaps.files import make_directory, read_text, reporting_write_errors, write_atomic
 from maxmincaps.recipe import Recipe
 from maxmincaps.training.schema import (
     Divergence,
@@ -138,7 +138,7 @@ class Run:
             InputError: If the file is missing or cannot be read. The message says why.
         """
         try:
-            return (self.folder / name).read_text(encoding="utf-8")
+            return read_text(self.folder / name)
         except (FileNotFoundError, NotADirectoryError):
             raise self.missing(name) from None
         except (OSError, UnicodeDecodeError) as error:
@@ -148,6 +148,10 @@ class Run:
         """Return an error that explains why a file of the run is missing."""
         if not self.exists:
             why = "it has no recipe.json" if self.folder.is_dir() else "there is no such folder"
+            inside = [str(run.folder) for run in runs_under(self.folder)] if self.folder.is_dir() else []
+            if inside:
+                others = f" and {len(inside) - 5} more" if len(inside) > 5 else ""
+                why = f"it contains {', '.join(inside[:5])}{others}; choose one"
             return InputError(f"{self.folder} is not a run folder: {why}")
         if self.complete:
             why = "there is no such file"

@@ -1,5 +1,8 @@
-"""One picture as a network sees it: upright, without transparency, in grey or colour, at the network's size."""
+"""Read an image file as a network sees it: upright, without transparency, in grey or colour, at the network's size."""
 
+import math
+import threading
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -7,7 +10,7 @@ from jaxtyping import UInt8
 from numpy import ndarray
 from PIL import Image, ImageChops, ImageOps
 
-from maxmincaps.data.formats import opened_picture
+from maxmincaps.data.formats import MOST_DECODED_BYTES, open_image
 from maxmincaps.errors import InputError
 
 PICTURES = {
@@ -24,28 +27,49 @@ PICTURES = {
 }
 KINDS = set(PICTURES.values())
 FAINT = 32
-"""What differs from a picture's border by less, of 255, belongs to the background."""
+"""Pixels that differ from the border by less than this, of 255, belong to the background."""
 ROOM = 28 / 20
-"""How much longer a picture is than what it shows: MNIST's digits are fitted into 20 of their 28 pixels."""
+"""Side of a square image relative to what it shows: MNIST's digits are fitted into 20 of their 28 pixels."""
+LARGE_BYTES = 1 << 24
+"""Images that take more memory than this are decoded one at a time."""
+_one_large_image = threading.Lock()
 
 
 def read_picture(
     path: Path, mode: str, height: int, width: int, *, in_proportion: bool = False
 ) -> UInt8[ndarray, "channel height width"]:
-    """Read one picture in `mode` ("L" or "RGB"), at that size: stretched to it, as datasets are, or in proportion."""
-    with opened_picture(path, KINDS) as picture:
+    """Read one image file.
+
+    Args:
+        path: The file.
+        mode: "L" for grey or "RGB" for colour.
+        height: Height of the result in pixels.
+        width: Width of the result in pixels.
+        in_proportion: Whether an image that is not square keeps its proportions. Otherwise it is stretched.
+
+    Raises:
+        InputError: If the file is no image, or needs too much memory.
+    """
+    with open_image(path, KINDS) as picture:
         if picture.format == "JPEG":
-            picture.draft(mode, (2 * width, 2 * height))  # decode at a size near the one we need: many times faster
-        try:
-            return as_pixels(picture, mode, height, width, in_proportion=in_proportion)
-        except InputError as error:
-            raise InputError(f"{path}: {error}") from None
+            picture.draft(mode, (2 * width, 2 * height))  # decode near the wanted size: many times faster
+        decoded = math.prod(picture.size) * (1 if picture.mode in ("1", "L", "P") else 4)
+        if decoded > MOST_DECODED_BYTES:
+            raise InputError(
+                f"{path}: expected at most {MOST_DECODED_BYTES >> 20} MB in memory, found {decoded >> 20} MB "
+                f"({picture.width}×{picture.height} pixels); make the image smaller"
+            )
+        with _one_large_image if decoded > LARGE_BYTES else nullcontext():
+            try:
+                return as_pixels(picture, mode, height, width, in_proportion=in_proportion)
+            except InputError as error:
+                raise InputError(f"{path}: {error}") from None
 
 
 def as_pixels(
     picture: Image.Image, mode: str, height: int, width: int, *, in_proportion: bool = False
 ) -> UInt8[ndarray, "channel height width"]:
-    """Give what is seen of a picture in `mode` ("L" or "RGB"), at that size."""
+    """Return the pixels of an image. The arguments are those of `read_picture`."""
     flat = flattened(picture).convert(mode)
     if in_proportion and flat.width != flat.height:
         flat = squared(flat, max(height, width))
@@ -54,8 +78,8 @@ def as_pixels(
 
 
 def squared(picture: Image.Image, pixels: int) -> Image.Image:
-    """Make a long picture a square: cut the empty ends of its long side, fill its short side up with its background."""
-    ground = _ground(picture)
+    """Return a square image of `pixels` × `pixels`: the long side is cut where it is empty, the short side padded."""
+    ground = _background(picture)
     differs = ImageChops.difference(picture, Image.new(picture.mode, picture.size, ground))
     shown = differs.point(lambda light: 255 * (light >= FAINT)).getbbox() or (0, 0, *picture.size)
     axis = int(picture.height > picture.width)  # the longer: 0 from left to right, 1 from top to bottom
@@ -65,7 +89,7 @@ def squared(picture: Image.Image, pixels: int) -> Image.Image:
     corner[axis] = (first + end - side) // 2
     left, top = (max(0, start) for start in corner)
     right, bottom = (min(length, start + side) for length, start in zip(picture.size, corner, strict=True))
-    # Resized before it is filled up: a line of many pixels would be a square of more than fit into memory.
+    # Resized before it is padded: a line of many pixels would become a square that does not fit into memory.
     scale = pixels / side
     size = max(1, round(scale * (right - left))), max(1, round(scale * (bottom - top)))
     placed = Image.new(picture.mode, (pixels, pixels), ground)
@@ -74,15 +98,15 @@ def squared(picture: Image.Image, pixels: int) -> Image.Image:
     return placed
 
 
-def _ground(picture: Image.Image) -> tuple[int, ...]:
-    """Give the colour that is in the middle of those along a picture's border."""
+def _background(picture: Image.Image) -> tuple[int, ...]:
+    """Return the median colour along the border of an image."""
     seen = np.asarray(picture).reshape(picture.height, picture.width, -1)
     border = np.concatenate([seen[0], seen[-1], seen[:, 0], seen[:, -1]])
     return tuple(int(value) for value in np.median(border, axis=0))
 
 
 def flattened(picture: Image.Image) -> Image.Image:
-    """Give a picture upright, with 8 bits a channel, and on white where it is transparent."""
+    """Return an image upright, with 8 bits per channel, and on white where it is transparent."""
     upright = ImageOps.exif_transpose(picture)
     if upright.mode == "F":
         bright = np.asarray(upright)
@@ -91,7 +115,7 @@ def flattened(picture: Image.Image) -> Image.Image:
         return Image.fromarray(np.rint(255 * bright).astype(np.uint8))
     if upright.mode.startswith("I"):
         deep = np.asarray(upright).astype(np.float64)
-        # 16 bits by its mode or its format, however dark it is; whole numbers of 32 bits do not say what white is.
+        # The mode or the format tells 16 bits, however dark the image is; in 32 bits the value of white is unknown.
         sixteen = upright.mode != "I" or picture.format in ("PNG", "PPM") or deep.max() > 255
         return Image.fromarray((deep / (257 if sixteen else 1)).clip(0, 255).astype(np.uint8))
     if upright.mode in ("RGBA", "LA", "PA") or "transparency" in upright.info:
