@@ -14,7 +14,16 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PositiveFloat,
+    PositiveInt,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from maxmincaps.errors import InputError, check_name
 from maxmincaps.files import read_text
@@ -91,7 +100,7 @@ class NetworkSettings(Settings):
     high: float | None = None
     """Upper bound of Max-Min (q in the paper). Default: 1."""
 
-    start: float | None = Field(None, gt=0)
+    start: float | None = Field(None, gt=0, le=1e30)
     """The routing coefficients of the first iteration. Default: the normalization's own (1.0; softmax: 1/parents;
     leaky-softmax: 1/(parents + 1))."""
 
@@ -165,9 +174,9 @@ class TrainingSettings(Settings):
     clip_norm: float | None = Field(None, gt=0)
     """Scale gradients down to this norm where they exceed it. Default: no clipping."""
 
-    class_weights: Literal["balanced"] | tuple[PositiveFloat, ...] | None = None
-    """Weight of each class in the margin loss, or `balanced` for weights inversely proportional to the number of its
-    training images. Default: all 1."""
+    class_weights: tuple[PositiveFloat, ...] | Literal["balanced"] | None = None
+    """Weight of each class in the margin loss, such as 1,2.5,1, or `balanced` for weights inversely proportional to the
+    number of its training images. Default: all 1."""
 
     batch_size: int = Field(128, ge=1)
     """Images per step, over all processes."""
@@ -230,6 +239,12 @@ class TrainingSettings(Settings):
 
     seed: int = Field(0, ge=0, le=2**63 - 1)
     """Seed of initial weights, order of images and augmentation. On a CPU, the same seed gives the same bits."""
+
+    @field_validator("class_weights", mode="before")
+    @classmethod
+    def _split_at_commas(cls, weights: Any) -> Any:
+        is_list = isinstance(weights, str) and weights != "balanced"
+        return tuple(weights.split(",")) if is_list else weights
 
 
 class MachineSettings(Settings):

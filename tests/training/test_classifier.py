@@ -5,7 +5,8 @@ import pytest
 import torch
 from sklearn.base import clone
 from sklearn.datasets import load_digits
-from sklearn.model_selection import cross_val_score
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler
 from sklearn.utils.estimator_checks import estimator_checks_generator
@@ -21,6 +22,7 @@ SMALL = {
     "part_pose": 4,
     "class_pose": 4,
     "decoder": [8],
+    "warmup": 5,
 }
 POINTS = {**SMALL, "conv_kernel": 1, "primary_kernel": 1, "primary_stride": 1}
 """Kernels of one pixel take rows of any length, such as scikit-learn's checks are made of."""
@@ -76,6 +78,56 @@ def test_the_average_of_the_weights_answers_unless_it_is_turned_off(digits):
         for more in ({"ema_decay": 0.0}, {})
     )
     assert not np.allclose(plain, averaged)
+
+
+def test_a_parameter_search_changes_single_settings(digits):
+    search = GridSearchCV(
+        small(epochs=2), {"settings__class_pose": [2, 4], "iterations": [1]}, cv=2, error_score="raise"
+    )
+    search.fit(digits[0] / 16, digits[1])
+    best = search.best_estimator_
+    assert best.network_.digits.weights.shape[-1] == search.best_params_["settings__class_pose"]
+    assert best.settings["conv_channels"] == SMALL["conv_channels"]
+    assert "class_pose" in SMALL
+    assert SMALL["class_pose"] == 4, "the settings of the caller are not changed"
+    with pytest.raises(InputError, match="typs"):
+        small().set_params(settings__typs=2).fit(*digits)
+
+
+def test_the_loss_curve_has_a_point_for_each_epoch_and_falls(digits):
+    fitted = small(epochs=6).fit(digits[0] / 16, digits[1])
+    assert len(fitted.loss_curve_) == fitted.n_iter_ == 6
+    assert fitted.loss_curve_[-1] < fitted.loss_curve_[0]
+
+
+def test_a_training_within_its_warm_up_warns(digits):
+    with pytest.warns(ConvergenceWarning, match="6 steps are no more than the 50 of warm-up"):
+        small(epochs=1, settings={**SMALL, "warmup": 50}).fit(digits[0] / 16, digits[1])
+
+
+def test_early_stopping_ends_with_the_weights_of_the_best_epoch(digits):
+    pixels, labels = digits[0] / 16, digits[1]
+    fitted = small(epochs=40, patience=2, validation_fraction=0.2).fit(pixels, labels)
+    best = int(np.argmax(fitted.validation_scores_))
+    assert fitted.n_iter_ == len(fitted.validation_scores_) == min(best + 3, 40)
+    held_out = fitted._validation(np.unique(labels, return_inverse=True)[1])[1]
+    assert fitted.score(pixels[held_out], labels[held_out]) == pytest.approx(fitted.validation_scores_[best])
+
+
+def test_class_weights_favour_the_heavy_class(digits):
+    pixels, labels = digits[0] / 16, digits[1]
+    light, heavy = (
+        small(epochs=5, class_weight={3: weight} if weight else None).fit(pixels, labels) for weight in (None, 1000.0)
+    )
+    assert (heavy.predict(pixels) == 3).mean() > 2 * max(0.1, (light.predict(pixels) == 3).mean() / 2)
+    assert small(epochs=1, class_weight="balanced").fit(pixels, labels).n_iter_ == 1
+
+
+def test_a_progress_bar_is_shown_on_request_only(digits, capsys):
+    small(epochs=1).fit(*digits)
+    assert capsys.readouterr().out == ""
+    small(epochs=1, verbose=True).fit(*digits)
+    assert "loss" in capsys.readouterr().out
 
 
 def test_the_random_state_decides_everything(digits):

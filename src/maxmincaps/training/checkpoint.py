@@ -1,4 +1,4 @@
-"""Weights and the state of a stopped run, as safetensors: plain numbers, nothing in them can be executed."""
+"""Weights and checkpoints as safetensors files, which hold numbers only: nothing in them is executed."""
 
 import json
 from pathlib import Path
@@ -20,21 +20,31 @@ CHECKPOINT = "checkpoint.safetensors"
 
 
 def network_for(recipe: Recipe, image_shape: tuple[int, int, int], classes: int) -> CapsNet:
-    """Build the network that a recipe describes, for images of that shape, whatever a user's default precision is."""
+    """Return the network of a recipe in single precision, with new weights.
+
+    Args:
+        recipe: Its network settings are used.
+        image_shape: Channels, height and width of the images.
+        classes: The number of classes.
+    """
     settings = recipe.model_dump(include=set(NetworkSettings.model_fields))
     return CapsNet(image_shape=image_shape, classes=classes, **settings).float()
 
 
 def save_tensors(path: Path, tensors: dict[str, Tensor], note: dict[str, Any] | None = None) -> None:
-    """Write tensors and a note of JSON values, whole or not at all."""
+    """Write tensors and a note of JSON values into a safetensors file, completely or not at all."""
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    # Where memory is refused, safetensors ends the process without a word; asked for here, it is a MemoryError.
+    # Without memory, safetensors ends the process without a message. Allocating here raises a MemoryError instead.
     bytearray(2 * sum(tensor.nbytes for tensor in plain.values()))
     write_atomic(path, save(plain, {"note": json.dumps(note or {})}))
 
 
 def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Read what `save_tensors` wrote, or the .xz file of the same content that a small copy of a run has."""
+    """Return the tensors and the note of a file that `save_tensors` wrote, or of its .xz file in a small copy of a run.
+
+    Raises:
+        InputError: If the file is missing, damaged or of another kind.
+    """
     compressed = path.with_name(f"{path.name}.xz")
     try:
         if not path.exists() and compressed.exists():
@@ -52,7 +62,17 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
 
 def load_weights(network: nn.Module, weights: dict[str, Tensor], path: Path, *, in_place: bool = False) -> None:
-    """Fill a network with weights, or say which do not fit. `in_place` keeps its tensors, which an optimizer holds."""
+    """Load weights into a network.
+
+    Args:
+        network: The network, possibly on the meta device.
+        weights: A tensor for each entry of its state dict.
+        path: The file of the weights, for error messages.
+        in_place: Copy into the network's tensors, which an optimizer may hold, instead of replacing them.
+
+    Raises:
+        InputError: If a tensor is missing, unknown, of another shape or not finite.
+    """
     wanted = network.state_dict()
     check_numbers(weights, path)
     for name in sorted(wanted.keys() | weights.keys()):
@@ -65,31 +85,39 @@ def load_weights(network: nn.Module, weights: dict[str, Tensor], path: Path, *, 
 
 
 def load_network(folder: Path | str = SHIPPED_RUN, which: Literal["best", "last"] = "best") -> CapsNet:
-    """Give the trained network of a record, ready for inference. Default: the one that comes with the package."""
-    record = Run(Path(folder))
-    path = record.folder / f"{which}.safetensors"
-    weights, classes = load_tensors(path)[0], len(record.data.classes)
+    """Return the trained network of a run, ready for inference.
+
+    Args:
+        folder: A run folder. Default: the network of the package (Max-Min, trained on MNIST).
+        which: The weights of the best or of the last epoch.
+
+    >>> load_network().image_shape
+    (1, 28, 28)
+    """
+    run = Run(Path(folder))
+    path = run.folder / f"{which}.safetensors"
+    weights, classes = load_tensors(path)[0], len(run.data.classes)
     votes = weights.get("digits.weights")  # (child, parent, pose, part)
     if votes is not None and votes.dim() == 4 and votes.shape[1] != classes:
-        # Before anything is built: a stranger's data.json may name more classes than fit into memory.
+        # Compared before anything is built: data.json may name more classes than fit into memory.
         raise InputError(f"{path}: the file has weights of {votes.shape[1]} classes, data.json names {classes:,}")
-    network = unfilled_network(record)
+    network = unfilled_network(run)
     load_weights(network, weights, path)
     return network.eval()
 
 
-def unfilled_network(record: Run) -> CapsNet:
-    """Build a record's network without memory, so that a stranger's recipe cannot ask for more than its file holds."""
-    recipe, shape, classes = record.recipe, record.data.image_shape, record.data.classes
+def unfilled_network(run: Run) -> CapsNet:
+    """Return a run's network on the meta device, so that a recipe cannot allocate more than its weights file holds."""
+    recipe, shape, classes = run.recipe, run.data.image_shape, run.data.classes
     try:
         with torch.device("meta"):
             return network_for(recipe, shape, len(classes))
     except (InputError, RuntimeError, ArithmeticError, TypeError) as error:
-        raise InputError(f"{record.folder}: its network cannot be built: {one_line(error)}") from None
+        raise InputError(f"{run.folder}: its network cannot be built: {one_line(error)}") from None
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """Lay out an optimizer's state as named tensors."""
+    """Return the state of Adam as named tensors."""
     return {
         f"{index}.{name}": value
         for index, state in optimizer.state_dict()["state"].items()
@@ -98,7 +126,11 @@ def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
 
 
 def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor], path: Path) -> None:
-    """Put back what `optimizer_tensors` laid out, if it fits."""
+    """Load what `optimizer_tensors` returned.
+
+    Raises:
+        InputError: If the tensors do not fit the optimizer's parameters.
+    """
     check_numbers(tensors, path)
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     there = {name.partition(".")[0] for name in tensors}  # a parameter that no gradient has reached has no state
@@ -115,3 +147,51 @@ def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tenso
         index, _, field = name.partition(".")
         state.setdefault(int(index), {})[field] = value
     optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
+
+
+CLASS_LAYERS = ("digits", "decoder")
+"""Layers whose shape depends on the classes or on the image size. They start anew where they do not fit."""
+
+
+def apply_init_from(network: CapsNet, source: str, classes: tuple[str, ...]) -> tuple[str, ...]:
+    """Copy the weights of another network into a network.
+
+    The class capsules start anew if the classes differ, the decoder if its shape differs. All other layers must fit.
+
+    Args:
+        network: Changed in place. On the meta device nothing is copied, and shapes are compared all the same.
+        source: A run folder, a hub folder, or the name of a model on the hub.
+        classes: The names of the network's classes.
+
+    Returns:
+        The names of the layers that were copied.
+
+    Raises:
+        InputError: If the source cannot be read, or if a layer before the class capsules does not fit.
+    """
+    weights, their_classes = _weights_of(source)
+    ours, kept = network.state_dict(), []
+    for layer in dict.fromkeys(name.partition(".")[0] for name in ours):
+        shapes, theirs = (
+            {name: tuple(tensor.shape) for name, tensor in named.items() if name.partition(".")[0] == layer}
+            for named in (ours, weights)
+        )
+        if shapes == theirs and not (layer == "digits" and their_classes not in (None, classes)):
+            kept.append(layer)
+        elif layer not in CLASS_LAYERS:
+            raise InputError(f"init_from {source}: its layer {layer} has shapes {theirs}, the new network {shapes}")
+    taken = {name: tensor for name, tensor in weights.items() if name.partition(".")[0] in kept}
+    if not next(network.parameters()).is_meta:
+        load_weights(network, {**ours, **taken}, Path(source), in_place=True)
+    return tuple(kept)
+
+
+def _weights_of(source: str) -> tuple[dict[str, Tensor], tuple[str, ...] | None]:
+    """Return the weights and, of a run, the class names."""
+    run = Run(Path(source))
+    if run.exists:
+        return load_tensors(run.folder / "best.safetensors")[0], run.data.classes
+    try:
+        return dict(CapsNet.from_pretrained(source).state_dict()), None
+    except (OSError, ValueError, TypeError) as error:
+        raise InputError(f"init_from {source}: neither a run folder nor a hub model: {one_line(error)}") from None

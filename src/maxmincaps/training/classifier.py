@@ -1,5 +1,8 @@
-"""The paper's network as scikit-learn knows classifiers: `fit`, `predict`, `predict_proba`, `score`."""
+"""The capsule network as a scikit-learn classifier: `fit`, `predict`, `predict_proba`, `score`."""
 
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from copy import deepcopy
 from functools import partial
 from typing import Any, Self
@@ -15,14 +18,17 @@ from maxmincaps.data.augment import for_testing, for_training
 from maxmincaps.data.batches import batch_count, generator_for
 from maxmincaps.data.images import ImageSet
 from maxmincaps.errors import DivergedError, InputError, check_name, import_extra
-from maxmincaps.recipe import Recipe, recipe_from
+from maxmincaps.recipe import RENAMED, Recipe, recipe_from
 from maxmincaps.training.evaluate import at_once
 from maxmincaps.training.prepare import initial_network, losses_for, optimizer_for, set_learning_rate, threads_of
 from maxmincaps.training.processes import processes_for
-from maxmincaps.training.step import train_step, update_ema
+from maxmincaps.training.step import ComputeLosses, Tally, train_step, update_ema
 
 import_extra("data", "sklearn")
 from sklearn.base import BaseEstimator, ClassifierMixin  # noqa: E402
+from sklearn.exceptions import ConvergenceWarning  # noqa: E402
+from sklearn.model_selection import train_test_split  # noqa: E402
+from sklearn.utils.class_weight import compute_class_weight  # noqa: E402
 from sklearn.utils.multiclass import check_classification_targets  # noqa: E402
 from sklearn.utils.validation import (  # noqa: E402
     check_is_fitted,
@@ -31,21 +37,48 @@ from sklearn.utils.validation import (  # noqa: E402
 )
 
 PARAMETERS = ("normalization", "iterations", "epochs", "batch_size", "learning_rate")
-OF_RECORDS = (
-    "dataset", "train_images", "test_images", "validation", "image_size", "grey", "seed", "non_finite", "processes",
-    "checkpoint_seconds", "keep_checkpoint", "patience", "init_from",
+OF_RUNS = (
+    "dataset", "train_images", "test_images", "validation", "patience", "class_weights", "init_from", "image_size",
+    "grey", "seed", "processes", "checkpoint_seconds", "keep_checkpoint",
 )  # fmt: skip
-SETTINGS = [name for name in Recipe.model_fields if name not in PARAMETERS + OF_RECORDS]
-"""The settings of a recipe that a classifier follows beside its parameters."""
+SETTINGS = [name for name in Recipe.model_fields if name not in PARAMETERS + OF_RUNS]
+"""The settings of a recipe that `CapsNetClassifier(settings={...})` accepts."""
+PREFIX = "settings__"
+Pixels = Float[Tensor, "image channel height width"]
 
 
 class CapsNetClassifier(ClassifierMixin, BaseEstimator):
-    """A CapsNet that learns from arrays of images and keeps no record: for pipelines and cross-validation.
+    """A capsule network for arrays of images, for pipelines, cross-validation and parameter searches.
 
-    Images are (image, height, width), (image, channel, height, width), or rows of pixels; a row whose length is no
-    square is an image one pixel high, unless `image_shape` says otherwise. Pixels of type uint8 are divided by 255,
-    others are taken as they are. `settings` are others of a recipe (`SETTINGS`), such as `{"conv_channels": 64}`. It is
-    trained on their `device`, and answers on the CPU, so that it can be pickled for any machine.
+    Images are (image, height, width), (image, channel, height, width), or rows of pixels. A row whose length is not a
+    square is an image one pixel high, unless `image_shape` is given. Pixels of type uint8 are divided by 255, others
+    are not scaled. Labels may be anything that numpy can sort.
+
+    Args:
+        normalization: How logits become routing coefficients.
+        iterations: Routing iterations.
+        epochs: Passes over the images.
+        batch_size: Images per step.
+        learning_rate: The learning rate after the warm-up.
+        class_weight: `None`, "balanced", or a dictionary from class to weight, as elsewhere in scikit-learn.
+        patience: Early stopping: stop after this many epochs without a better validation accuracy, and use the weights
+            of the best epoch. 0: no validation set and no early stopping.
+        validation_fraction: The fraction of the images that is held out for early stopping, stratified by class.
+        image_shape: Channels, height and width of images that are given as rows.
+        settings: Other settings of a recipe (`SETTINGS`), such as `{"conv_channels": 64}`. A parameter search changes
+            one of them as `settings__conv_channels`.
+        random_state: Seed of initial weights, order of images, augmentation and validation set.
+        verbose: Whether to show a progress bar.
+
+    Attributes:
+        classes_: The labels, sorted.
+        network_: The trained `CapsNet`, on the CPU.
+        recipe_: The recipe that it was trained with.
+        loss_curve_: The mean training loss of each epoch.
+        validation_scores_: The validation accuracy of each epoch, if there was early stopping.
+        n_iter_: The number of epochs.
+
+    >>> CapsNetClassifier(epochs=5).fit(images, labels).score(more_images, more_labels)  # doctest: +SKIP
     """
 
     def __init__(
@@ -56,60 +89,96 @@ class CapsNetClassifier(ClassifierMixin, BaseEstimator):
         epochs: int = 10,
         batch_size: int = 128,
         learning_rate: float = 1e-3,
+        class_weight: dict[Any, float] | str | None = None,
+        patience: int = 0,
+        validation_fraction: float = 0.1,
         image_shape: tuple[int, int, int] | None = None,
         settings: dict[str, Any] | None = None,
         random_state: Any = 0,
+        verbose: bool = False,
     ) -> None:
         self.normalization = normalization
         self.iterations = iterations
         self.epochs = epochs
         self.batch_size = batch_size
         self.learning_rate = learning_rate
+        self.class_weight = class_weight
+        self.patience = patience
+        self.validation_fraction = validation_fraction
         self.image_shape = image_shape
         self.settings = settings
         self.random_state = random_state
+        self.verbose = verbose
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the parameters; if `deep`, also each entry of `settings` as `settings__NAME`."""
+        found = super().get_params(deep)
+        entries = self.settings if deep and isinstance(self.settings, dict) else {}
+        return found | {PREFIX + name: value for name, value in entries.items()}
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters. `settings__NAME` sets one entry of `settings`."""
+        entries = {name: params.pop(name) for name in list(params) if name.startswith(PREFIX)}
+        super().set_params(**params)
+        if entries:
+            changes = {name.removeprefix(PREFIX): value for name, value in entries.items()}
+            self.settings = {**(self.settings or {}), **changes}
+        return self
 
     def fit(self, X: Any, y: Any) -> Self:
-        """Train on images and their labels, of any kind that numpy can sort."""
+        """Train on images (see the class) and their labels, (image,)."""
         X, y = validate_data(self, X, y, allow_nd=True)
         check_classification_targets(y)
         self.classes_, numbers = np.unique(y, return_inverse=True)
         self.image_shape_ = self._shape_of(X)
         self.recipe_ = self._recipe()
+        weights = None
+        if self.class_weight is not None:
+            weights = torch.from_numpy(compute_class_weight(self.class_weight, classes=self.classes_, y=y)).float()
+        images, labels = self._pixels(X), torch.from_numpy(numbers)
         with threads_of(self.recipe_):
-            self.network_, self.loss_curve_ = _trained(
-                self.recipe_, self._pixels(X), torch.from_numpy(numbers), len(self.classes_)
-            )
+            training = _Training(self.recipe_, images, labels, len(self.classes_), weights)
+            training.run(self.patience, self._validation(numbers) if self.patience else None, self.verbose)
+        self.network_, self.loss_curve_, self.n_iter_ = training.result(), training.losses, len(training.losses)
+        if self.patience:
+            self.validation_scores_ = training.scores
         return self
 
     def lengths(self, X: Any) -> Float[ndarray, "image parent"]:
-        """Give the length of each class's capsule, as they are: between 0 and 1, of any sum."""
+        """Return the length of each class capsule, (image, class). Lengths are in 0…1 and need not add up to 1."""
         check_is_fitted(self)
         X = validate_data(self, X, allow_nd=True, reset=False)
-        prepare = for_testing(self.recipe_)
-        with torch.inference_mode():
-            batches = self._pixels(X).split(at_once(self.image_shape_))
-            found = [self.network_(prepare(batch)).lengths for batch in batches]
-        return torch.cat(found).double().numpy()
+        return _lengths(self.network_, self._pixels(X), self.recipe_).double().numpy()
 
     def predict_proba(self, X: Any) -> Float[ndarray, "image parent"]:
-        """Give the lengths as shares of their sum."""
+        """Return the lengths divided by their sum, (image, class)."""
         lengths = self.lengths(X) + np.finfo(np.float64).tiny
         return lengths / lengths.sum(axis=1, keepdims=True)
 
     def predict(self, X: Any) -> ndarray:
-        """Name the class of each image: the one with the longest capsule."""
+        """Return the class with the longest capsule for each image, (image,)."""
         winners = self.lengths(X).argmax(axis=1)
         return self.classes_[winners]
 
     def _recipe(self) -> Recipe:
         for name in self.settings or {}:
-            check_name(name, SETTINGS, f"setting of {type(self).__name__}")
+            check_name(RENAMED.get(name, name), SETTINGS, f"setting of {type(self).__name__}")
         seed = int(check_random_state(self.random_state).randint(2**31))
         return recipe_from(
             {**(self.settings or {}), **{name: getattr(self, name) for name in PARAMETERS}, "seed": seed},
             type(self).__name__,
         )
+
+    def _validation(self, numbers: ndarray) -> tuple[Tensor, Tensor]:
+        """Return the indices of training and validation images."""
+        split = train_test_split(
+            np.arange(len(numbers)),
+            test_size=self.validation_fraction,
+            stratify=numbers,
+            random_state=self.recipe_.seed % 2**32,
+        )
+        train, validation = (torch.from_numpy(np.sort(part)) for part in split)
+        return train, validation
 
     def _shape_of(self, X: ndarray) -> tuple[int, int, int]:
         if self.image_shape:
@@ -131,31 +200,105 @@ class CapsNetClassifier(ClassifierMixin, BaseEstimator):
         return flat.unflatten(1, self.image_shape_)
 
 
-def _trained(
-    recipe: Recipe, images: Float[Tensor, "image channel height width"], labels: Tensor, classes: int
-) -> tuple[CapsNet, list[float]]:
-    """Make every step of the recipe, and give the network and its losses. Without test images there is no record."""
-    names = tuple(str(number) for number in range(classes))
-    network = initial_network(
-        recipe, ImageSet(torch.empty(0, *images.shape[1:], dtype=torch.uint8), labels, names, "X")
-    )
-    here, augment = processes_for(recipe), for_training(recipe)
-    trained, optimizer = here.setup(network, optimizer_for(recipe, network))
-    averaged = deepcopy(network) if recipe.ema_decay else None
-    generator = generator_for(recipe.seed, "classifier")
-    losses: list[float] = []
-    steps = recipe.epochs * batch_count(len(images), recipe.batch_size)
-    for _ in range(recipe.epochs):
-        for chosen in torch.randperm(len(images), generator=generator, device="cpu").split(recipe.batch_size):
-            set_learning_rate(optimizer, recipe, len(losses), steps)
-            seen, right = augment(images[chosen].to(here.device), generator), labels[chosen].to(here.device)
-            result = train_step(trained, optimizer, seen, right, partial(losses_for, recipe))
-            if averaged:
-                update_ema(averaged, network, recipe.ema_decay, len(losses))
-            losses.append(result.tally.mean_loss)
-        if not np.isfinite(losses[-1]):
-            raise DivergedError(f"the loss is not finite after {len(losses)} steps; try a smaller learning rate")
-    kept = (averaged or network).eval().cpu()
-    if not all(parameter.isfinite().all() for parameter in kept.parameters()):
-        raise DivergedError("the weights are not finite after the last step; try a smaller learning rate")
-    return kept, losses
+class _Training:
+    """A training in memory: the network, its optimizer and the EMA of its weights."""
+
+    def __init__(self, recipe: Recipe, images: Pixels, labels: Tensor, classes: int, weights: Tensor | None) -> None:
+        self.recipe, self.images, self.labels = recipe, images, labels
+        names = tuple(str(number) for number in range(classes))
+        shape_only = torch.empty(0, *images.shape[1:], dtype=torch.uint8)
+        self.network = initial_network(recipe, ImageSet(shape_only, labels, names, "X"))
+        self.processes = processes_for(recipe)
+        self.trained, self.optimizer = self.processes.setup(self.network, optimizer_for(recipe, self.network))
+        self.averaged = deepcopy(self.network) if recipe.ema_decay else None
+        self.compute_losses: ComputeLosses = partial(losses_for, recipe, class_weights=weights)
+        self.generator = generator_for(recipe.seed, "classifier")
+        self.step = 0
+        self.losses: list[float] = []
+        self.scores: list[float] = []
+        self.best: dict[str, Tensor] | None = None
+
+    def run(self, patience: int, split: tuple[Tensor, Tensor] | None, verbose: bool) -> None:
+        """Train all epochs, or until the validation accuracy has not grown for `patience` epochs."""
+        train, validation = split or (torch.arange(len(self.images), device="cpu"), None)
+        steps = self.recipe.epochs * batch_count(len(train), self.recipe.batch_size)
+        if steps <= self.recipe.warmup:
+            warnings.warn(
+                f"{steps} steps are no more than the {self.recipe.warmup} of warm-up: the network hardly learns; "
+                "use more epochs, a smaller batch_size or settings={'warmup': …}",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        with _progress(steps, verbose) as advance:
+            for _ in range(self.recipe.epochs):
+                self._train_epoch(train, steps, advance)
+                if validation is not None and self._validate(validation, patience):
+                    return
+
+    def _train_epoch(self, train: Tensor, steps: int, advance: Any) -> None:
+        tally = Tally()
+        order = train[torch.randperm(len(train), generator=self.generator, device="cpu")]
+        for chosen in order.split(self.recipe.batch_size):
+            set_learning_rate(self.optimizer, self.recipe, self.step, steps)
+            device = self.processes.device
+            images = for_training(self.recipe)(self.images[chosen].to(device), self.generator)
+            result = train_step(
+                self.trained,
+                self.optimizer,
+                images,
+                self.labels[chosen].to(device),
+                self.compute_losses,
+                clip_norm=self.recipe.clip_norm,
+            )
+            if result.finite:
+                tally += result.tally
+                if self.averaged:
+                    update_ema(self.averaged, self.network, self.recipe.ema_decay, self.step)
+            elif self.recipe.non_finite == "stop":
+                raise DivergedError(f"the loss is not finite at step {self.step + 1}; use a smaller learning rate")
+            self.step += 1
+            advance(result.tally.mean_loss)
+        self.losses.append(tally.mean_loss)
+
+    def _validate(self, validation: Tensor, patience: int) -> bool:
+        """Evaluate the network, keep its weights if they are the best, and return whether to stop."""
+        network = self.averaged or self.network
+        lengths = _lengths(network, self.images[validation], self.recipe)
+        score = (lengths.argmax(dim=1) == self.labels[validation]).double().mean().item()
+        if score > max(self.scores, default=-1.0):
+            self.best = deepcopy(network.state_dict())
+        self.scores.append(score)
+        return len(self.scores) - 1 - int(np.argmax(self.scores)) >= patience
+
+    def result(self) -> CapsNet:
+        """Return the trained network on the CPU."""
+        network = self.averaged or self.network
+        if self.best is not None:
+            network.load_state_dict(self.best)
+        if not all(parameter.isfinite().all() for parameter in network.parameters()):
+            raise DivergedError("the weights are not finite after the last step; use a smaller learning rate")
+        return network.eval().cpu()
+
+
+@torch.inference_mode()
+def _lengths(network: CapsNet, images: Pixels, recipe: Recipe) -> Tensor:
+    """Return the class lengths, (image, class), on the CPU."""
+    prepare, device, was_training = for_testing(recipe), next(network.parameters()).device, network.training
+    network.eval()
+    batches = images.split(at_once(images.shape))
+    found = torch.cat([network(prepare(batch.to(device))).lengths.float().cpu() for batch in batches])
+    network.train(was_training)
+    return found
+
+
+@contextmanager
+def _progress(steps: int, verbose: bool) -> Iterator[Any]:
+    """Yield a function to call with the loss after each step; it moves a progress bar if `verbose`."""
+    if not verbose:
+        yield lambda _: None
+        return
+    from rich.progress import Progress
+
+    with Progress() as bar:
+        task = bar.add_task("training", total=steps)
+        yield lambda loss: bar.update(task, advance=1, description=f"loss {loss:.4f}")

@@ -12,9 +12,8 @@ from maxmincaps.data.batches import Batch
 from maxmincaps.data.images import Splits
 from maxmincaps.errors import DivergedError, InputError
 from maxmincaps.recipe import IDENTITY, Recipe
-from maxmincaps.training.checkpoint import CHECKPOINT
+from maxmincaps.training.checkpoint import CHECKPOINT, apply_init_from
 from maxmincaps.training.environment import environment
-from maxmincaps.training.init_from import apply_init_from
 from maxmincaps.training.interrupt import StopRequest, stop_requests
 from maxmincaps.training.observer import SILENT, Observer
 from maxmincaps.training.prepare import check_network, class_weights_for, set_learning_rate, threads_of

@@ -20,6 +20,7 @@ from maxmincaps.errors import InputError
 from maxmincaps.recipe import Recipe, in_words, recipe_from
 from maxmincaps.training.checkpoint import (
     CHECKPOINT,
+    apply_init_from,
     load_tensors,
     load_weights,
     optimizer_tensors,
@@ -27,7 +28,6 @@ from maxmincaps.training.checkpoint import (
     save_tensors,
 )
 from maxmincaps.training.evaluate import class_lengths
-from maxmincaps.training.init_from import apply_init_from
 from maxmincaps.training.prepare import class_weights_for, initial_network, losses_for, optimizer_for
 from maxmincaps.training.processes import Processes
 from maxmincaps.training.run import Run
