@@ -1,6 +1,5 @@
 """An image file is classified as the test images were."""
 
-import json
 import shutil
 
 import numpy as np
@@ -30,34 +29,33 @@ def predicted(folder, image):
     return predictor.lengths(predictor.picture(folder / "image.png"))
 
 
-def said_in_testing(record, image_set):
-    """Give what the network said of an image in testing."""
-    return class_lengths(load_network(record.folder), image_set.take(slice(0, 1)), for_testing(record.recipe))[0]
+def said_in_testing(run, image_set):
+    """Return the class lengths of an image as in testing."""
+    return class_lengths(load_network(run.folder), image_set.take(slice(0, 1)), for_testing(run.recipe))[0]
 
 
 @pytest.mark.parametrize("changes", [{}, {"whiten": True}, {"image_size": 40, "crop": 33}])
 def test_a_file_is_seen_through_the_window_that_the_network_was_tested_through(tiny, tmp_path, changes):
-    record = fit(tiny(**{"crop": 24, "epochs": 1, **changes}), tmp_path / "run")
-    images = load("mnist-5k", "test", image_size=record.recipe.image_size)
-    torch.testing.assert_close(predicted(record.folder, images.images[0]), said_in_testing(record, images))
-    old = shutil.copytree(record.folder, tmp_path / "old")
-    told = {name: value for name, value in record.data.items() if name != "size_before_crop"}
-    (old / "data.json").write_text(json.dumps(told))
-    torch.testing.assert_close(predicted(old, images.images[0]), said_in_testing(record, images))
+    run = fit(tiny(**{"crop": 24, "epochs": 1, **changes}), tmp_path / "run")
+    images = load("mnist-5k", "test", image_size=run.recipe.image_size)
+    torch.testing.assert_close(predicted(run.folder, images.images[0]), said_in_testing(run, images))
+    old = shutil.copytree(run.folder, tmp_path / "old")
+    (old / "data.json").write_text(run.data.model_copy(update={"size_before_crop": None}).to_json())
+    torch.testing.assert_close(predicted(old, images.images[0]), said_in_testing(run, images))
 
 
-def test_the_record_knows_the_size_of_own_images_before_the_crop(tiny, tmp_path, own):
-    record = fit(tiny(dataset=own, crop=20, train_images=None, epochs=1), tmp_path / "run")
+def test_the_run_knows_the_size_of_own_images_before_the_crop(tiny, tmp_path, own):
+    run = fit(tiny(dataset=own, crop=20, train_images=None, epochs=1), tmp_path / "run")
     images = load(own, "test")
-    torch.testing.assert_close(predicted(record.folder, images.images[0]), said_in_testing(record, images))
+    torch.testing.assert_close(predicted(run.folder, images.images[0]), said_in_testing(run, images))
 
 
 def test_a_size_that_the_window_cannot_be_cut_from_is_refused(tiny, tmp_path):
-    record = fit(tiny(crop=24, epochs=1), tmp_path / "run")
+    run = fit(tiny(crop=24, epochs=1), tmp_path / "run")
     for height, width in ((20, 28), (2, 2), (10**6, 10**6)):
-        record.write("data.json", {**record.data, "size_before_crop": [height, width]})
+        run.write("data.json", run.data.model_copy(update={"size_before_crop": (height, width)}))
         with pytest.raises(InputError, match=rf"seen at 24×24, found {height}×{width} cut to 24×24"):
-            Predictor.of(record.folder)
+            Predictor.of(run.folder)
 
 
 @pytest.mark.parametrize("paper", [0, 255])
@@ -88,9 +86,9 @@ def test_a_network_of_own_images_sees_a_long_picture_as_its_folder_was_read(tiny
         folder.mkdir(parents=True, exist_ok=True)
         Image.fromarray(pixels).save(folder / f"{number:02}.png")
     settings = {"dataset": str(tmp_path / "own"), "image_size": 28, "train_images": None, "epochs": 1}
-    record = fit(tiny(**settings), tmp_path / "run")
+    run = fit(tiny(**settings), tmp_path / "run")
     tested = {image.numpy().tobytes() for image in load(settings["dataset"], "test", image_size=28).images}
-    predictor = Predictor.of(record.folder)
+    predictor = Predictor.of(run.folder)
     seen = {
         predictor.picture(path).mul(255).round().to(torch.uint8).numpy().tobytes()
         for path in (tmp_path / "own").rglob("*.png")

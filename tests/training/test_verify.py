@@ -1,4 +1,4 @@
-"""A sound record passes verification; an unsound one is refused in one line, and never taken for sound."""
+"""A sound run passes verification; an unsound one is refused in one line, and never taken for sound."""
 
 import json
 import shutil
@@ -11,7 +11,7 @@ from maxmincaps.training.checkpoint import load_tensors, save_tensors
 from maxmincaps.training.verify import evaluate_run, verify_run
 
 
-def test_a_record_is_verified_by_loading_and_measuring_again(whole):
+def test_a_run_is_verified_by_loading_and_measuring_again(whole):
     assert len(list(verify_run(whole.folder))) == 5
 
 
@@ -21,56 +21,56 @@ def test_a_network_is_not_measured_again_on_images_that_have_come_since(tiny, tm
     own = tmp_path / "own.npz"
     np.savez(own, images=images, labels=np.arange(40) % 2)
     sizes = {"train_images": None, "test_images": None, "crop": 0}
-    record = fit(tiny(dataset=str(own), epochs=1, batch_size=16, **sizes), tmp_path / "run")
-    assert evaluate_run(record.folder)[1] == record.data.test_images
+    run = fit(tiny(dataset=str(own), epochs=1, batch_size=16, **sizes), tmp_path / "run")
+    assert evaluate_run(run.folder)[1] == run.data.test_images
     np.savez(own, images=images[:-5], labels=np.arange(35) % 2)
-    for ask in (lambda: evaluate_run(record.folder), lambda: list(verify_run(record.folder))):
+    for ask in (lambda: evaluate_run(run.folder), lambda: list(verify_run(run.folder))):
         with pytest.raises(InputError, match=r"run: was trained on other images than .* has now"):
             ask()
 
 
 def test_predictions_that_are_not_one_for_each_label_do_not_pass_verification(tiny, tmp_path):
-    record = fit(tiny(epochs=1), tmp_path / "run")
-    path = record.folder / "lengths.safetensors"
+    run = fit(tiny(epochs=1), tmp_path / "run")
+    path = run.folder / "lengths.safetensors"
     tensors, note = load_tensors(path)
     for kept in (5, 1):  # one prediction would be held against every label
         save_tensors(path, {**tensors, "predictions": tensors["predictions"][:kept]}, note)
         with pytest.raises(InputError, match=rf"lengths\.safetensors: expected .*, found .*\({kept},\)"):
-            list(verify_run(record.folder))
+            list(verify_run(run.folder))
 
 
-def test_a_record_with_one_kind_of_weights_says_which(whole, tmp_path):
+def test_a_run_with_one_kind_of_weights_says_which(whole, tmp_path):
     copy = shutil.copytree(whole.folder, tmp_path / "copy")
     (copy / "best.safetensors").unlink()
-    with pytest.raises(InputError, match=r"no such file; the record has last\.safetensors \(--weights last\)"):
+    with pytest.raises(InputError, match=r"no such file; the run has last\.safetensors \(--weights last\)"):
         evaluate_run(copy)
     (copy / "last.safetensors").unlink()
-    with pytest.raises(InputError, match="records are shared without weights"):
+    with pytest.raises(InputError, match="runs are shared without weights"):
         evaluate_run(copy)
 
 
 def test_a_false_result_does_not_pass_verification(whole, tmp_path):
     copy = shutil.copytree(whole.folder, tmp_path / "copy")
-    (copy / "result.json").write_text(json.dumps({**whole.result, "best_test_accuracy": 0.999}))
+    (copy / "result.json").write_text(json.dumps({**whole.result.model_dump(), "best_test_accuracy": 0.999}))
     with pytest.raises(InputError, match=r"says best_test_accuracy 99\.9"):
         list(verify_run(copy))
 
 
 @pytest.mark.parametrize("epoch", [0, 1000])
 def test_a_best_epoch_that_was_never_trained_does_not_pass_verification(tiny, tmp_path, epoch):
-    record = fit(tiny(test_images=None, epochs=1), tmp_path / "run")
-    (record.folder / "result.json").write_text(json.dumps({**record.result, "best_epoch": epoch}))
+    run = fit(tiny(test_images=None, epochs=1), tmp_path / "run")
+    (run.folder / "result.json").write_text(json.dumps({**run.result.model_dump(), "best_epoch": epoch}))
     with pytest.raises(InputError, match=f"says best_epoch {epoch} of 1"):
-        list(verify_run(record.folder))
+        list(verify_run(run.folder))
 
 
 def test_a_best_accuracy_that_the_history_does_not_have_does_not_pass_by_an_image(tiny, tmp_path):
-    record = fit(tiny(test_images=None), tmp_path / "run")
-    assert list(verify_run(record.folder))
-    near = record.result.best_test_accuracy - 0.001
-    (record.folder / "result.json").write_text(json.dumps({**record.result, "best_test_accuracy": near}))
+    run = fit(tiny(test_images=None), tmp_path / "run")
+    assert list(verify_run(run.folder))
+    near = run.result.best_test_accuracy - 0.001
+    (run.folder / "result.json").write_text(json.dumps({**run.result.model_dump(), "best_test_accuracy": near}))
     with pytest.raises(InputError, match="says best_test_accuracy"):
-        list(verify_run(record.folder))
+        list(verify_run(run.folder))
 
 
 def test_one_image_of_a_thousand_may_fall_otherwise_on_another_machine_and_two_may_not(whole, tmp_path):
@@ -78,7 +78,7 @@ def test_one_image_of_a_thousand_may_fall_otherwise_on_another_machine_and_two_m
     right = whole.result.best_test_accuracy
 
     def say(accuracy):
-        (copy / "result.json").write_text(json.dumps({**whole.result, "best_test_accuracy": accuracy}))
+        (copy / "result.json").write_text(json.dumps({**whole.result.model_dump(), "best_test_accuracy": accuracy}))
 
     for other in (right - 0.001, right + 0.001):
         say(other)
