@@ -13,9 +13,11 @@ if TYPE_CHECKING:
     from maxmincaps.capsules.layers import RoutedCapsules as RoutedCapsules
     from maxmincaps.capsules.losses import capsule_loss as capsule_loss
     from maxmincaps.capsules.losses import margin_loss as margin_loss
+    from maxmincaps.capsules.multipliers import fold_multipliers as fold_multipliers
     from maxmincaps.capsules.network import CapsNet as CapsNet
     from maxmincaps.capsules.normalizations import NORMALIZATIONS as NORMALIZATIONS
     from maxmincaps.capsules.normalizations import Normalization as Normalization
+    from maxmincaps.capsules.optim import parameter_groups as parameter_groups
     from maxmincaps.capsules.routing import RoutingStep as RoutingStep
     from maxmincaps.capsules.routing import route as route
     from maxmincaps.capsules.routing import routing_steps as routing_steps
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from maxmincaps.training.checkpoint import load_network as load_network
     from maxmincaps.training.classifier import CapsNetClassifier as CapsNetClassifier
     from maxmincaps.training.fit import fit as fit
+    from maxmincaps.training.memory import keep_large_blocks as keep_large_blocks
     from maxmincaps.training.observer import CombinedObserver as CombinedObserver
     from maxmincaps.training.observer import NotebookProgress as NotebookProgress
     from maxmincaps.training.observer import Observer as Observer
@@ -42,9 +45,11 @@ _HOME = {
     "RoutedCapsules": "capsules.layers",
     "capsule_loss": "capsules.losses",
     "margin_loss": "capsules.losses",
+    "fold_multipliers": "capsules.multipliers",
     "CapsNet": "capsules.network",
     "NORMALIZATIONS": "capsules.normalizations",
     "Normalization": "capsules.normalizations",
+    "parameter_groups": "capsules.optim",
     "RoutingStep": "capsules.routing",
     "route": "capsules.routing",
     "routing_steps": "capsules.routing",
@@ -56,6 +61,7 @@ _HOME = {
     "load_network": "training.checkpoint",
     "CapsNetClassifier": "training.classifier",
     "fit": "training.fit",
+    "keep_large_blocks": "training.memory",
     "NotebookProgress": "training.observer",
     "Observer": "training.observer",
     "CombinedObserver": "training.observer",

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from maxmincaps import NORMALIZATIONS, CapsNet, capsule_loss
+from maxmincaps import NORMALIZATIONS, CapsNet, capsule_loss, fold_multipliers
 from maxmincaps.benchmark import compare as comparing
 from maxmincaps.benchmark.compare import RATIOS, Ratio, cases_of, compare
 from maxmincaps.benchmark.textbook import TextbookCapsNet
@@ -15,6 +15,7 @@ from maxmincaps.benchmark.worker import CONTESTANTS, SHAPES, Case, build
 def test_the_textbook_gives_our_answers_with_our_weights(network, outside):
     torch.manual_seed(0)
     ours = CapsNet(image_shape=SHAPES[network], full_backpropagation=not outside).double()
+    fold_multipliers(ours)  # so that gradients can be compared
     textbook = TextbookCapsNet(SHAPES[network], routing_outside_autograd=outside).double()
     textbook.take_weights_of(ours)
     images = torch.rand(2, *SHAPES[network], dtype=torch.float64)

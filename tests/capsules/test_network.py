@@ -190,7 +190,7 @@ def test_routing_keeps_the_weights_precision_under_autocast(images, settings):
 
 
 def test_wrong_images_and_sizes_are_said(images):
-    with pytest.raises(InputError, match=r"takes images of \(1, 28, 28\), found \(3, 28, 28\)"):
+    with pytest.raises(InputError, match=r"CapsNet: expected .*\(batch, 1, 28, 28\), found \(3, 3, 28, 28\)"):
         CapsNet(**TINY)(images.expand(-1, 3, -1, -1))
     with pytest.raises(InputError, match="images of 12×12 are too small"):
         CapsNet(image_shape=(1, 12, 12), **TINY)

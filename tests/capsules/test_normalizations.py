@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from maxmincaps.capsules.layers import RoutedCapsules
 from maxmincaps.capsules.normalizations import NORMALIZATIONS, Normalization, normalization_of
+from maxmincaps.capsules.routing import route
 from maxmincaps.errors import InputError
 from tests.reference.normalizations import AS_WRITTEN
 
@@ -98,7 +99,7 @@ def test_max_min_ignores_scale_and_shift(values, scale, shift):
 
 @given(values=logits(), low=st.floats(-1, 0.5), width=st.floats(0.01, 2))
 def test_max_min_reaches_both_of_its_bounds(values, low, width):
-    couplings = NORMALIZATIONS["max-min"].having(low=low, high=low + width)(values)
+    couplings = NORMALIZATIONS["max-min"].with_settings(low=low, high=low + width)(values)
     alive = values.amax(-1) > values.amin(-1)
     assert couplings.amin(-1) == pytest.approx([low] * 3)
     assert couplings.amax(-1)[alive] == pytest.approx([low + width] * int(alive.sum()))
@@ -182,9 +183,9 @@ def test_a_hand_worked_child():
 
 def test_only_what_has_bounds_takes_them():
     with pytest.raises(InputError, match="no 'high' to set; it has no settings"):
-        NORMALIZATIONS["softmax"].having(high=0.5)
+        NORMALIZATIONS["softmax"].with_settings(high=0.5)
     with pytest.raises(InputError, match="it has low, high"):
-        NORMALIZATIONS["max-min"].having(upper=0.5)
+        NORMALIZATIONS["max-min"].with_settings(upper=0.5)
 
 
 def test_a_wrong_name_lists_the_right_ones():
@@ -207,15 +208,16 @@ def test_a_normalization_of_ones_own_that_is_not_finite_is_refused():
         RoutedCapsules(8, 3, normalization=Normalization(lambda logits: logits / 0))
 
 
-def test_a_normalization_of_ones_own_that_changes_the_logits_is_refused():
-    """The next iteration adds to them."""
-
-    def in_place(logits):
-        logits -= logits.amin(dim=-1, keepdim=True)
-        return logits
-
-    with pytest.raises(InputError, match="expected to leave the logits as they are"):
-        RoutedCapsules(8, 3, normalization=Normalization(in_place))
+@pytest.mark.parametrize("wrap", [lambda function: function, Normalization])
+def test_a_normalization_of_ones_own_may_change_its_logits_in_place(wrap):
+    """The next iteration adds to the logits, which therefore must stay as they are."""
+    votes, layer = torch.rand(2, 8, 3, 5), RoutedCapsules(8, 3, normalization=wrap(lambda logits: logits.mul_(2)))
+    doubled = RoutedCapsules(8, 3, normalization=wrap(lambda logits: logits * 2))
+    doubled.load_state_dict(layer.state_dict())
+    assert route(votes, wrap(lambda logits: logits.mul_(2))).equal(route(votes, lambda logits: logits * 2))
+    steps = [list(each.steps(torch.ones(1, 8, 8))) for each in (layer, doubled)]
+    for one, other in zip(*steps, strict=True):
+        assert one.logits.equal(other.logits)
 
 
 def test_a_normalization_of_ones_own_may_make_tensors_wherever_the_network_is_built():
@@ -258,7 +260,7 @@ def test_what_one_network_learns_is_not_what_a_name_stands_for(monkeypatch):
 
 def test_a_built_in_function_has_no_settings_to_set():
     with pytest.raises(InputError, match="no 'high' to set; it has no settings"):
-        Normalization(torch.sigmoid).having(high=0.5)
+        Normalization(torch.sigmoid).with_settings(high=0.5)
 
 
 def test_the_couplings_start_where_the_paper_says():

@@ -128,6 +128,7 @@ def test_the_layer_routes_piece_by_piece_as_the_loop_does_at_once(name, u, r, pa
     weights = weights.abs() if name == "sum" else weights
     parts.requires_grad_()
     layer = RoutedCapsules(children, parents, part, pose, normalization=name, iterations=r)
+    layer.set_multiplier(1.0)
     layer.weights = torch.nn.Parameter(weights)
     formed = torch.einsum("ijdk,bik->bijd", layer.weights, parts)
     with pytest.MonkeyPatch.context() as patch:
@@ -189,7 +190,7 @@ def test_a_bias_is_part_of_every_sum(full):
     layer = RoutedCapsules(6, 3, 4, 5, bias=True, full_backpropagation=full).double()
     torch.nn.init.normal_(layer.bias)
     parts = torch.rand(2, 6, 4, dtype=torch.float64)
-    votes = torch.einsum("ijdk,bik->bijd", layer.weights, parts)
+    votes = torch.einsum("ijdk,bik->bijd", layer.effective_weights, parts)
     logits = torch.zeros(2, 6, 3, dtype=torch.float64)
     for step in layer.steps(parts):
         torch.testing.assert_close(step.logits, logits)

@@ -6,11 +6,10 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from huggingface_hub import hub_mixin
 from safetensors.torch import load_file, save_file
 
 from maxmincaps import NORMALIZATIONS, CapsNet, InputError, Normalization, Run, load_network
-from maxmincaps.capsules import hub
+from maxmincaps.export import hub
 from maxmincaps.export.card import card_facts
 
 SMALL = {"conv_channels": 4, "types": 2, "part_pose": 4, "class_pose": 4, "decoder": (8,)}
@@ -116,7 +115,7 @@ class Hub:
 
 
 def test_what_is_pushed_to_the_hub_is_config_weights_and_card_and_nothing_else(run, tmp_path, monkeypatch):
-    monkeypatch.setattr(hub_mixin, "HfApi", Hub)
+    monkeypatch.setattr(hub, "HfApi", Hub)
     monkeypatch.setattr(Hub, "folder", tmp_path / "hub")
     network = load_network(run)
     facts = card_facts(run)
@@ -128,7 +127,7 @@ def test_what_is_pushed_to_the_hub_is_config_weights_and_card_and_nothing_else(r
 
 
 def test_a_network_that_cannot_be_saved_makes_no_repository(monkeypatch):
-    monkeypatch.setattr(hub_mixin, "HfApi", Hub)
+    monkeypatch.setattr(hub, "HfApi", Hub)
     monkeypatch.setattr(Hub, "told", ())
     with pytest.raises(InputError, match=r"somebody/capsules: .*put yours into NORMALIZATIONS"):
         CapsNet(**SMALL, normalization=lambda logits: logits).push_to_hub("somebody/capsules")
@@ -143,7 +142,6 @@ def test_a_network_comes_from_the_hub_by_its_name(run, tmp_path, monkeypatch):
         asked.append((repo_id, filename))
         return str(tmp_path / "hub" / filename)
 
-    monkeypatch.setattr(hub_mixin, "hf_hub_download", lambda **settings: download(**settings))
     monkeypatch.setattr(hub, "hf_hub_download", download)
     assert same_answers(load_network(run), CapsNet.from_pretrained("somebody/capsules"))
     assert asked == [("somebody/capsules", "config.json"), ("somebody/capsules", "model.safetensors")]

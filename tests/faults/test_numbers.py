@@ -58,7 +58,7 @@ def test_normalizations_and_their_slopes_are_finite(tally):
 def test_max_min_is_finite_between_any_bounds(bounds):
     for values in combinations():
         logits = values.requires_grad_()
-        couplings = NORMALIZATIONS["max-min"].having(**bounds)(logits)
+        couplings = NORMALIZATIONS["max-min"].with_settings(**bounds)(logits)
         assert couplings.isfinite().all(), logits
         assert slope_of(couplings, logits).isfinite().all(), logits
 

@@ -72,7 +72,7 @@ def test_a_copied_or_pickled_layer_gives_the_same_answers(carried, normalization
 def test_a_state_dict_carries_all_that_was_learned(images):
     network = stacked()
     assert torch.equal(_with_weights_of(network, stacked())(images), network(images))
-    assert all("weight" in name or "bias" in name for name in network.state_dict())
+    assert {name.rpartition(".")[2] for name in network.state_dict()} <= {"weight", "weights", "bias", "multiplier"}
 
 
 def test_layers_are_built_without_memory_and_filled_later(images):

@@ -29,7 +29,7 @@ def test_the_wheel_has_every_file_of_the_package_and_nothing_else(wheel):
         if path.is_file() and "__pycache__" not in path.parts
     }
     assert inside == ours
-    assert {"maxmincaps/py.typed", "maxmincaps/capsules/card.md.jinja", "maxmincaps/report/page.html.jinja"} <= inside
+    assert {"maxmincaps/py.typed", "maxmincaps/export/card.md.jinja", "maxmincaps/report/page.html.jinja"} <= inside
     assert all(name.endswith(".dist-info") for name in others)
 
 

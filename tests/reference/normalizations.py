@@ -55,7 +55,7 @@ def uniform(b):
     return [1.0 + 0 * x for x in b]
 
 
-AS_WRITTEN = {
+LITERAL = {
     "softmax": softmax,
     "max-min": max_min,
     "winner-take-all": winner_take_all,

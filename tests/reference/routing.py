@@ -2,7 +2,7 @@
 
 import torch
 
-from tests.reference.normalizations import AS_WRITTEN, softmax
+from tests.reference.normalizations import LITERAL, softmax
 
 
 def squash(s):
@@ -33,7 +33,7 @@ def ones_procedure(votes, r, normalization="max-min", start=1.0):
         s = [sum(c[i][j] * votes[i][j] for i in range(children)) for j in range(parents)]
         v = [squash(s[j]) for j in range(parents)]
         b = [[b[i][j] + votes[i][j].dot(v[j]) for j in range(parents)] for i in range(children)]
-        c = [AS_WRITTEN[normalization](b[i]) for i in range(children)]
+        c = [LITERAL[normalization](b[i]) for i in range(children)]
     return torch.stack(v)
 
 
@@ -45,4 +45,4 @@ def final_couplings(votes, r, procedure):
     for k in range(1, r):
         v = ones_procedure(votes, k, procedure, start)
         b = [[b[i][j] + votes[i][j].dot(v[j]) for j in range(parents)] for i in range(children)]
-    return [AS_WRITTEN[procedure](b[i]) for i in range(children)]
+    return [LITERAL[procedure](b[i]) for i in range(children)]

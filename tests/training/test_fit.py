@@ -9,7 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from maxmincaps import Recipe, fit, load_network
+from maxmincaps import Recipe, fit, fold_multipliers, load_network
 from maxmincaps.data.images import splits
 from maxmincaps.errors import InputError
 from maxmincaps.training import processes
@@ -52,7 +52,7 @@ def test_the_trace_has_every_iteration_of_one_image(whole):
 def test_the_trained_network_can_be_loaded(whole):
     network = load_network(whole.folder, "last")
     assert not network.training
-    assert all(weights_of(whole)[name].equal(tensor) for name, tensor in network.state_dict().items())
+    assert all(weights_of(whole)[name].equal(tensor) for name, tensor in fold_multipliers(network).state_dict().items())
 
 
 def test_weights_of_another_recipe_are_refused(whole, tiny, tmp_path):

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from maxmincaps import CapsNet
+from maxmincaps import CapsNet, fold_multipliers
 from maxmincaps.data.images import splits
 from maxmincaps.errors import InputError
 from maxmincaps.training.checkpoint import network_for, optimizer_tensors, restore_optimizer
@@ -37,7 +37,7 @@ def test_a_cosine_ends_at_the_floor_and_a_warm_up_begins_low(tiny):
 
 
 def rates(recipe, **sizes):
-    network = CapsNet(normalization=recipe.normalization, **sizes)
+    network = fold_multipliers(CapsNet(normalization=recipe.normalization, **sizes))
     return {group["name"]: group["rate"] for group in optimizer_for(recipe, network).param_groups}
 
 

@@ -158,7 +158,7 @@ def _looks(model: Model, image: Picture, normalizations: Sequence[str], iteratio
     looks = []
     for name in normalizations:
         normalize = digits.normalization if name == AS_TRAINED else normalization_of(name)
-        steps = list(routing_steps(votes, normalize, iterations, bias=digits.bias))
+        steps = list(routing_steps(votes, normalize, iterations, logit_gain=digits.logit_gain, bias=digits.bias))
         looks.append(
             Look(
                 model=model,

@@ -4,10 +4,13 @@ This is what our speed is measured against, and a second witness of what the net
 weights, it gives the same answers (tests hold them together).
 """
 
+from copy import deepcopy
+
 import torch
 from torch import Tensor, nn
 
 from maxmincaps.capsules.decoder import Decoder
+from maxmincaps.capsules.multipliers import fold_multipliers
 from maxmincaps.capsules.network import CapsNet, CapsNetOutput
 
 
@@ -68,8 +71,8 @@ class TextbookCapsNet(nn.Module):
     def take_weights_of(self, network: CapsNet) -> None:
         """Become the same function as one of our networks."""
         self.conv1.load_state_dict(network.conv1.state_dict())
-        self.primary.load_state_dict(network.primary.convolution.state_dict())
-        self.weights.copy_(network.digits.weights)
+        self.primary.load_state_dict(fold_multipliers(deepcopy(network.primary.convolution)).state_dict())
+        self.weights.copy_(network.digits.effective_weights)
         self.decoder.load_state_dict(network.decoder.state_dict())
 
 

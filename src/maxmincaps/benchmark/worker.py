@@ -14,9 +14,9 @@ import torch
 from torch import Tensor, nn
 
 from maxmincaps.benchmark.textbook import BareConvolutions, TextbookCapsNet
-from maxmincaps.capsules.memory import keep_large_blocks
 from maxmincaps.capsules.network import CapsNet
 from maxmincaps.training.environment import peak_memory_mb
+from maxmincaps.training.memory import keep_large_blocks
 from maxmincaps.training.step import train_step
 
 CONTESTANTS = {
@@ -54,12 +54,12 @@ class Timing:
 def build(case: Case) -> nn.Module:
     """Make a contestant."""
     shape = SHAPES[case.network]
-    if case.contestant == "bare convolutions":
-        keep_large_blocks()
-        return BareConvolutions(shape)
     if case.contestant.startswith("textbook"):
         outside = case.contestant.endswith("outside autograd")
         return TextbookCapsNet(shape, iterations=case.iterations, routing_outside_autograd=outside)
+    keep_large_blocks()
+    if case.contestant == "bare convolutions":
+        return BareConvolutions(shape)
     return CapsNet(image_shape=shape, normalization=case.normalization, iterations=case.iterations)
 
 

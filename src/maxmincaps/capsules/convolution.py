@@ -15,9 +15,10 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from maxmincaps.capsules.frequencies import Pair
+from maxmincaps.capsules.multipliers import ScaledWeights
 from maxmincaps.capsules.phases import Geometry
 from maxmincaps.capsules.spectral import spectral_convolution
-from maxmincaps.errors import InputError, known
+from maxmincaps.errors import InputError, check_name
 
 METHODS = ("auto", "spectral", "unfold", "direct")
 
@@ -41,7 +42,7 @@ def strided_convolution(
 
     `method` forces one: "spectral", "unfold" or "direct". Under `torch.compile` and export it is always the direct one.
     """
-    known(method, METHODS, "method of convolution")
+    check_name(method, METHODS, "method of convolution")
     geometry = Geometry.of(images.shape[2:], weight.shape[2:], _pair(stride), _pair(padding))
     method = _chosen(method, geometry, images, weight)
     if method == "direct":
@@ -112,21 +113,37 @@ def unfolded_convolution(
     return (rows.T @ kernels.T).view(*geometry.outputs, images.shape[2], len(weight))
 
 
-class StridedConvolution(nn.Conv2d):
-    """An `nn.Conv2d` (same parameters, state dict and answers) that chooses the fastest method."""
+class StridedConvolution(ScaledWeights, nn.Conv2d):
+    """An `nn.Conv2d` (same parameters and answers) that chooses the fastest method.
+
+    Args:
+        *arguments: As for `nn.Conv2d`.
+        method: "spectral", "unfold", "direct", or the one that is expected to be the fastest ("auto").
+        **settings: As for `nn.Conv2d`; groups and dilation must be 1, and padding zeros.
+    """
 
     def __init__(self, *arguments: Any, method: str = "auto", **settings: Any) -> None:
         super().__init__(*arguments, **settings)
-        self.method = known(method, METHODS, "method of convolution")
+        self.method = check_name(method, METHODS, "method of convolution")
         if self.groups != 1 or _pair(self.dilation) != (1, 1) or self.padding_mode != "zeros":
             raise InputError("StridedConvolution: expected groups 1, dilation 1 and zero padding")
         if isinstance(self.padding, str):
             raise InputError(f"StridedConvolution: expected padding as a number or a pair, found {self.padding!r}")
 
+    @property
+    def fan_in(self) -> int:
+        """The number of terms in the sum for one output number."""
+        return math.prod(self.weight.shape[1:])
+
     def forward(self, input: Float[Tensor, "batch channel height width"]) -> Float[Tensor, "batch out height2 width2"]:
         """Convolve a batch of images."""
-        return strided_convolution(input, self.weight, self.bias, _pair(self.stride), _pair(self.padding), self.method)
+        bias, stride, padding = self.bias, _pair(self.stride), _pair(self.padding)
+        if self.multiplier == 1:
+            return strided_convolution(input, self.weight, bias, stride, padding, self.method)
+        # The outputs are multiplied, as they are fewer than the weights; the bias is divided beforehand.
+        bias = None if bias is None else bias / self.multiplier
+        return strided_convolution(input, self.weight, bias, stride, padding, self.method) * self.multiplier
 
     def extra_repr(self) -> str:
-        """Add the method to what an ordinary convolution says of itself."""
+        """Describe the convolution and its method."""
         return f"{super().extra_repr()}, method={self.method}"

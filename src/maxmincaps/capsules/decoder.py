@@ -11,13 +11,20 @@ from maxmincaps.capsules.shapes import Images, Labels, Poses
 
 
 def keep_only(poses: Poses, classes: Labels) -> Float[Tensor, "batch numbers"]:
-    """Zero the poses of all classes but the given one, and lay them out in a row."""
+    """Zero the poses of all classes but the given one, (batch), and flatten them to (batch, class · pose)."""
     kept = nn.functional.one_hot(classes, poses.shape[1]).to(poses.dtype)
     return (poses * kept.unsqueeze(-1)).flatten(1)
 
 
 class Decoder(nn.Module):
-    """Fully connected layers from the kept pose to an image with pixels in 0…1."""
+    """Fully connected layers from the kept pose to an image with pixels in 0…1.
+
+    Args:
+        classes: Number of classes.
+        pose: Numbers in the pose of a class.
+        image_shape: Channels, height and width of the images.
+        widths: Widths of the hidden layers.
+    """
 
     def __init__(
         self, classes: int, pose: int, image_shape: tuple[int, int, int], widths: Sequence[int] = (512, 1024)

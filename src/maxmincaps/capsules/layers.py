@@ -8,16 +8,19 @@ from dataclasses import replace
 
 import torch
 from einops import einsum, rearrange
-from torch import nn
+from torch import Tensor, nn
 
+from maxmincaps.capsules.checks import check_input
 from maxmincaps.capsules.convolution import StridedConvolution
+from maxmincaps.capsules.multipliers import ScaledWeights, power_of_two
 from maxmincaps.capsules.normalizations import NormalizationChoice, normalization_of
 from maxmincaps.capsules.routing import (
+    FinalWeightedSum,
     HeldVotes,
-    LastSum,
     RoutingStep,
     UnformedVotes,
     VoteProducts,
+    is_tracing,
     routing_steps,
     squash,
     votes_in_pieces,
@@ -25,11 +28,41 @@ from maxmincaps.capsules.routing import (
 from maxmincaps.capsules.shapes import Couplings, Images, Parts, Poses
 from maxmincaps.errors import InputError
 
+# The first steps of Adam move all weights of a sum the same way, so a sum moves the further the larger its fan-in is.
+# The multipliers shrink with the fan-in above these values; docs/initialisation.md says how they were chosen.
+PRIMARY_FAN_IN, VOTE_FAN_IN = 160, 1000
+
+INITIAL_GAIN = 2.0
+"""Initial weights are so much larger than PyTorch's (PrimaryCapsules) or than those at which a parent's sum is as large
+as a child's numbers (RoutedCapsules): near length zero squash is flat, and a network learns little."""
+
+MOST_PARENTS = 10**6
+
 
 class PrimaryCapsules(nn.Module):
     """From feature maps to capsules: a strided convolution whose neighbouring channels form poses.
 
-    Channels `type·part … type·part + part − 1` at one place are one capsule. Capsules are ordered by type, then place.
+    Channels `type·part_pose … type·part_pose + part_pose − 1` at one place are one capsule. Capsules are ordered by
+    type, then place.
+
+    Args:
+        channels: Channels of the feature maps.
+        types: Capsules at each place.
+        part_pose: Numbers in the pose of a capsule.
+        kernel: Kernel size of the convolution.
+        stride: Stride of the convolution.
+        padding: Zero padding of the convolution.
+        relu: Whether to apply ReLU to the pre-activations. A capsule whose numbers are all negative is inactive then.
+        squash: Whether to squash the poses to lengths below 1.
+        scale: Factor on the pre-activations.
+        scale_bias: Whether `scale` applies to the bias too; Sabour's code adds the bias after it.
+        initial_bias: Initial value of the bias. Default: PyTorch's random ones.
+        convolution: How to convolve: "spectral", "unfold", "direct", or the fastest ("auto").
+
+    Example:
+        >>> layer = PrimaryCapsules(16, types=4, part_pose=8, kernel=3, stride=2)
+        >>> layer(torch.rand(5, 16, 9, 9)).shape  # 4 types at 4×4 places
+        torch.Size([5, 64, 8])
     """
 
     def __init__(
@@ -44,37 +77,78 @@ class PrimaryCapsules(nn.Module):
         relu: bool = True,
         squash: bool = True,
         scale: float = 1.0,
+        scale_bias: bool = True,
+        initial_bias: float | None = None,
         convolution: str = "auto",
     ) -> None:
         super().__init__()
-        self.types, self.part_pose, self.relu, self.squash, self.scale = types, part_pose, relu, squash, scale
+        self.types, self.part_pose, self.relu, self.squash = types, part_pose, relu, squash
+        self.scale, self.scale_bias = scale, scale_bias
         self.convolution = StridedConvolution(
             channels, types * part_pose, kernel, stride=stride, padding=padding, method=convolution
         )
+        with torch.no_grad():
+            self.convolution.weight.mul_(INITIAL_GAIN)
+            if initial_bias is not None:
+                self._bias.fill_(initial_bias)
+        self.convolution.set_multiplier(power_of_two(min(1.0, PRIMARY_FAN_IN / self.convolution.fan_in)))
 
     def forward(self, features: Images) -> Parts:
-        """Give the poses of all capsules, (batch, child, part)."""
+        """Return the poses of all capsules, (batch, child, part), for features of (batch, channel, height, width)."""
+        check_input(self, features, ("batch", self.convolution.in_channels, "height", "width"))
         maps = self.convolution(features)
         if self.scale != 1:
             maps = maps * self.scale
+            if not self.scale_bias:
+                maps = maps + ((1 - self.scale) * self._bias)[:, None, None]
         if self.relu:
             maps = maps.relu()
         parts = self.grouped(maps)
         return squash(parts) if self.squash else parts
 
     def grouped(self, maps: Images) -> Parts:
-        """Say which numbers of the maps form a capsule."""
+        """Group the channels of the feature maps into capsules."""
         return rearrange(
             maps, "batch (type part) row column -> batch (type row column) part", type=self.types, part=self.part_pose
         )
 
+    @property
+    def _bias(self) -> Tensor:
+        bias = self.convolution.bias
+        assert bias is not None
+        return bias
+
     def extra_repr(self) -> str:
-        """Say what the convolution's channels mean."""
+        """Describe what the convolution's channels mean."""
         return f"types={self.types}, part_pose={self.part_pose}, relu={self.relu}, squash={self.squash}"
 
 
-class RoutedCapsules(nn.Module):
-    """From children to parents: each child votes for each parent's pose, and routing finds where votes agree."""
+class RoutedCapsules(ScaledWeights):
+    """From children to parents: each child predicts each parent's pose, and routing finds where predictions agree.
+
+    The parameter `weights` (child, parent, pose, part) holds the paper's W divided by `multiplier`, which is chosen so
+    that ordinary learning rates suit any number of children and parents; `effective_weights` is W itself.
+
+    Args:
+        children: Number of lower-level capsules.
+        parents: Number of higher-level capsules, at most a million.
+        part_pose: Numbers in a child's pose.
+        pose: Numbers in a parent's pose.
+        normalization: How a child's logits become its routing coefficients: a name of `NORMALIZATIONS`, a
+            `Normalization`, or a function from logits (…, parent) to coefficients of the same shape.
+        iterations: Routing iterations; 1 is no routing.
+        logit_gain: Factor on the logits before they are normalized. Max-Min does not depend on it.
+        bias: Whether to add a learned bias to each parent's weighted sum, in every iteration.
+        full_backpropagation: Whether gradients flow through all iterations instead of the last weighted sum only.
+
+    Example:
+        >>> layer = RoutedCapsules(64, 10, part_pose=8, pose=16, normalization="softmax")
+        >>> poses = layer(torch.rand(5, 64, 8))
+        >>> poses.shape, poses.norm(dim=-1).max() < 1
+        (torch.Size([5, 10, 16]), tensor(True))
+    """
+
+    scaled_parameter = "weights"
 
     def __init__(
         self,
@@ -85,61 +159,101 @@ class RoutedCapsules(nn.Module):
         *,
         normalization: NormalizationChoice = "max-min",
         iterations: int = 3,
+        logit_gain: float = 1.0,
         bias: bool = False,
         full_backpropagation: bool = False,
     ) -> None:
         super().__init__()
+        if parents > MOST_PARENTS:
+            raise InputError(f"RoutedCapsules: expected at most {MOST_PARENTS:,} parents, found {parents:,}")
         self.normalization = normalization_of(normalization)
         if isinstance(function := self.normalization.function, nn.Module):
-            # Its parameters are learnt, moved and saved with ours: what a name stands for is for each network to copy.
+            # A module that a name stands for is copied, so that two networks do not share its parameters.
             self.learnt_normalization = deepcopy(function) if isinstance(normalization, str) else function
             self.normalization = replace(self.normalization, function=self.learnt_normalization)
-        self.iterations, self.full_backpropagation = iterations, full_backpropagation
+        self.iterations, self.logit_gain, self.full_backpropagation = iterations, logit_gain, full_backpropagation
         self.weights = nn.Parameter(torch.empty(children, parents, pose, part_pose))
         self.bias = nn.Parameter(torch.zeros(parents, pose)) if bias else None
+        # W acts multiplied by the coefficients, so it has to move the more the smaller they are.
+        typical = self.typical_couplings().abs().mean().item()
+        self.multiplier = power_of_two(min(1.0, VOTE_FAN_IN / self.fan_in) / typical)
         self.reset_parameters()
 
     def reset_parameters(self, sigma: float | None = None) -> None:
-        """Draw W's initial values from a normal distribution, by default with the suggested sigma."""
+        """Draw W from a normal distribution.
+
+        Args:
+            sigma: Standard deviation of `effective_weights`. Default: `suggested_sigma`.
+        """
         self.sigma = sigma or self.suggested_sigma()
-        if not self.weights.is_meta:  # where there is nothing to draw, torch would load its compiler to do so
+        if not self.weights.is_meta:  # torch would load its compiler to draw nothing
             nn.init.normal_(self.weights, std=self.sigma)
+            with torch.no_grad():
+                self.weights.div_(self.multiplier)
 
     @property
-    def terms(self) -> int:
-        """How many terms the sum for one number of a parent has."""
+    def fan_in(self) -> int:
+        """The number of terms in the sum for one number of a parent."""
         children, _, _, part = self.weights.shape
         return children * part
 
     def suggested_sigma(self) -> float:
-        """Give the sigma at which the parents' sums start equally long for any number of children and any couplings."""
-        return 1 / (self.terms**0.5 * self.typical_couplings().square().mean().sqrt().item())
+        """Return the sigma of W at which parents begin with moderate lengths for any number of children.
+
+        A parent's sum has two parts. One grows with the root of the fan-in, as predictions of different children are
+        independent. The other grows with the number of children, as coefficients favour predictions that agree.
+        """
+        children, _, pose, _ = self.weights.shape
+        couplings = self.typical_couplings()
+        size = couplings.square().mean() + children / pose * self._preference() ** 2
+        return INITIAL_GAIN / (self.fan_in * size.item()) ** 0.5
+
+    def _preference(self) -> float:
+        """Return how much small logits shift the coefficients: their covariance, in standard deviations of logits."""
+        if self.iterations == 1:
+            return 0.0
+        logits = 0.01 * self._typical_logits()
+        centred = logits - logits.mean(dim=-1, keepdim=True)
+        with torch.device("cpu"):
+            couplings = self.normalization(self.logit_gain * logits)
+        return ((couplings * centred).mean() / centred.square().mean().sqrt()).item()
 
     def typical_couplings(self) -> Couplings:
-        """Give the couplings of the last iteration, for logits of ordinary size: what W is multiplied by in effect."""
+        """Return the routing coefficients of the last iteration for logits of ordinary size, (child, parent)."""
         parents = self.weights.shape[1]
-        with torch.device("cpu"):  # wherever the network is being built: a normalization may make tensors of its own
+        with torch.device("cpu"):  # a normalization may make tensors of its own while the network is built elsewhere
             first = torch.tensor([self.normalization.start_for(parents)])
-            logits = torch.randn(1000, parents, generator=torch.Generator().manual_seed(0)).abs()
-            last = self.normalization(given := logits.clone())
+            last = self.normalization(self.logit_gain * self._typical_logits())
         if not last.isfinite().all():
             raise InputError("the normalization was expected to give finite couplings for finite logits, and did not")
-        if not given.equal(logits):
-            raise InputError("the normalization was expected to leave the logits as they are, and changed them")
         # The couplings of a lone parent may all be zero, as equal logits give Max-Min's lower bound.
         return last if self.iterations > 1 and last.any() else first
 
+    def _typical_logits(self) -> Tensor:
+        parents = self.weights.shape[1]
+        samples = min(1000, -(-MOST_PARENTS // parents))  # a bound on memory
+        with torch.device("cpu"):
+            return torch.randn(samples, parents, generator=torch.Generator().manual_seed(0)).abs()
+
     def votes(self, parts: Parts) -> VoteProducts:
-        """Give the votes of all children, for `routing_steps`, with gradients through all that is asked of them."""
-        parts = parts.to(self.weights.dtype)
-        if self.iterations == 1 or _is_recorded():
+        """Return the prediction vectors (votes) of all children for `routing_steps`, with gradients throughout."""
+        return self._votes(self._scaled(parts).to(self.weights.dtype))
+
+    def _votes(self, parts: Parts) -> VoteProducts:
+        if self.iterations == 1 or is_tracing(parts, self.weights):
             return UnformedVotes(parts, self.weights)
         return HeldVotes(
             einsum(self.weights, parts, "child parent pose part, batch child part -> batch child parent pose")
         )
 
+    def _scaled(self, parts: Parts) -> Parts:
+        """Check the children and multiply them by the multiplier: they are fewer numbers than the weights."""
+        children, _, _, part = self.weights.shape
+        check_input(self, parts, ("batch", children, part))
+        return parts if self.multiplier == 1 else parts * self.multiplier
+
     def forward(self, parts: Parts) -> Poses:
-        """Give the parents' poses, (batch, parent, pose)."""
+        """Return the parents' poses, (batch, parent, pose), for children of (batch, child, part)."""
         *_, last = self._steps(parts, only_last=True)
         return last.poses
 
@@ -148,47 +262,46 @@ class RoutedCapsules(nn.Module):
         return self._steps(parts, only_last=False)
 
     def _steps(self, parts: Parts, only_last: bool) -> Iterator[RoutingStep]:
-        # Routing waits for memory, not for arithmetic: under autocast it keeps the weights' precision.
-        if self.full_backpropagation or self.iterations == 1 or _is_recorded():
-            with _without_autocast(parts.device.type):
-                steps = list(self._routing(self.votes(parts)))
-            yield from steps
-            return
+        # Routing is bound by memory and not by arithmetic: under autocast it keeps the precision of the weights.
+        with _without_autocast(parts.device.type):
+            parts = self._scaled(parts)
+            if self.full_backpropagation or self.iterations == 1 or is_tracing(parts, self.weights):
+                steps = list(self._routing(self._votes(parts.to(self.weights.dtype))))
+            else:
+                steps = self._steps_in_pieces(parts, only_last)
+        yield from steps
+
+    def _steps_in_pieces(self, parts: Parts, only_last: bool) -> list[RoutingStep]:
         kept, sums = [], []
-        with torch.no_grad(), _without_autocast(parts.device.type):
+        with torch.no_grad():
             for votes in votes_in_pieces(parts, self.weights):
                 kept.append(deque(self._routing(votes), maxlen=1 if only_last else None))
                 sums.append(votes.weighted_sum(kept[-1][-1].couplings))
             *before, last = (RoutingStep.joined(pieces) for pieces in zip(*kept, strict=True))
-        yield from before
-        total = LastSum.apply(torch.cat(sums), last.couplings, parts, self.weights)
-        yield replace(last, poses=squash(total if self.bias is None else total + self.bias))
+        total = FinalWeightedSum.apply(torch.cat(sums), last.couplings, parts, self.weights)
+        return [*before, replace(last, poses=squash(total if self.bias is None else total + self.bias))]
 
     def _routing(self, votes: VoteProducts) -> Iterator[RoutingStep]:
         return routing_steps(
             votes,
             self.normalization,
             self.iterations,
+            logit_gain=self.logit_gain,
             bias=self.bias,
             full_backpropagation=self.full_backpropagation,
         )
 
     def extra_repr(self) -> str:
-        """Say what is routed, and how."""
+        """Describe sizes, normalization and iterations."""
         children, parents, pose, part = self.weights.shape
-        return f"children={children}×{part}, parents={parents}×{pose}, iterations={self.iterations}"
-
-
-def _is_recorded() -> bool:
-    """Tell whether somebody writes down what is computed, for any batch: then it has to be plain operators."""
-    return torch.compiler.is_compiling() or torch.jit.is_tracing()
+        return (
+            f"children={children}×{part}, parents={parents}×{pose}, normalization={self.normalization.name}, "
+            f"iterations={self.iterations}"
+        )
 
 
 def _without_autocast(device: str) -> AbstractContextManager:
-    """Keep the weights' precision; on a device that has no autocast, such as `meta`, nothing else is there.
-
-    Who exports a program cannot export this, and exports none of autocast either.
-    """
+    """Return a context that keeps the precision of the weights, where autocast exists and is not being exported."""
     if torch.compiler.is_exporting() or not torch.amp.is_autocast_available(device):
         return nullcontext()
     return torch.autocast(device, enabled=False)

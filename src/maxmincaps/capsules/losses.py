@@ -1,4 +1,4 @@
-"""What training makes small (section 3 of Sabour et al., which the paper follows)."""
+"""Margin loss and reconstruction loss (section 3 of Sabour et al., which the paper follows)."""
 
 from typing import Any, NamedTuple
 
@@ -8,6 +8,7 @@ from torch.nn.functional import one_hot
 
 from maxmincaps.capsules.network import CapsNetOutput
 from maxmincaps.capsules.shapes import Images, Labels, Lengths
+from maxmincaps.errors import InputError
 
 Scalar = Float[Tensor, ""]
 
@@ -21,8 +22,27 @@ def margin_loss(
     down_weight: float = 0.5,
     image_weights: Float[Tensor, "batch"] | None = None,
 ) -> Scalar:
-    """Σ_k T_k max(0, m⁺ − ‖v_k‖)² + λ (1 − T_k) max(0, ‖v_k‖ − m⁻)², mean over the batch, weighted if asked."""
-    present = one_hot(labels, lengths.shape[1]).to(lengths.dtype)
+    """Return Σ_k T_k max(0, m⁺ − ‖v_k‖)² + λ (1 − T_k) max(0, ‖v_k‖ − m⁻)², mean over the batch.
+
+    Args:
+        lengths: Length of each class capsule, (batch, class).
+        labels: True classes as integers, (batch).
+        high: m⁺, the length that the true class should have at least.
+        low: m⁻, the length that other classes should have at most.
+        down_weight: λ, the weight of the other classes.
+        image_weights: Weight of each image, (batch). Default: 1.
+
+    Raises:
+        InputError: If the labels are not integers.
+
+    Example:
+        >>> from torch import tensor
+        >>> margin_loss(tensor([[0.8, 0.3]]), tensor([1]))  # (0.9 − 0.3)² + 0.5 (0.8 − 0.1)²
+        tensor(0.6050)
+    """
+    if labels.is_floating_point() or labels.is_complex():
+        raise InputError(f"margin_loss: expected integer labels, found {labels.dtype}; use labels.long()")
+    present = one_hot(labels.long(), lengths.shape[1]).to(lengths.dtype)
     too_short = (high - lengths).relu().square()
     too_long = (lengths - low).relu().square()
     losses = (present * too_short + down_weight * (1 - present) * too_long).sum(dim=1)
@@ -30,7 +50,7 @@ def margin_loss(
 
 
 def reconstruction_loss(reconstruction: Images, images: Images) -> Scalar:
-    """Σ (pixel − reconstruction)², mean over the batch."""
+    """Return Σ (pixel − reconstruction)², mean over the batch."""
     return (images - reconstruction).square().flatten(1).sum(dim=1).mean()
 
 
@@ -55,7 +75,15 @@ def capsule_losses(
 ) -> Losses:
     """Return margin loss, reconstruction loss, and margin plus weighted reconstruction.
 
-    `image_weights`, (batch,), weight the margin loss of each image.
+    Args:
+        output: What a `CapsNet` returned for the images and labels.
+        images: The images, (batch, channel, height, width).
+        labels: True classes as integers, (batch).
+        margin_high: m⁺, the length that the true class should have at least.
+        margin_low: m⁻, the length that other classes should have at most.
+        down_weight: λ, the weight of the other classes in the margin loss.
+        reconstruction_weight: Weight of the squared error of a reconstructed pixel.
+        image_weights: Weight of each image in the margin loss, (batch). Default: 1.
     """
     margin = margin_loss(
         output.lengths,
@@ -70,5 +98,14 @@ def capsule_losses(
 
 
 def capsule_loss(output: CapsNetOutput, images: Images, labels: Labels, **settings: Any) -> Scalar:
-    """Margin loss plus the weighted reconstruction loss; settings as for `capsule_losses`."""
+    """Return margin loss plus weighted reconstruction loss; arguments as for `capsule_losses`.
+
+    Example:
+        >>> import torch
+        >>> from maxmincaps import CapsNet
+        >>> network = CapsNet(image_shape=(1, 20, 20), conv_channels=8, types=2)
+        >>> images, labels = torch.rand(4, 1, 20, 20), torch.tensor([3, 1, 4, 1])
+        >>> loss = capsule_loss(network(images, labels), images, labels, margin_high=0.8, margin_low=0.2)
+        >>> loss.backward()
+    """
     return capsule_losses(output, images, labels, **settings).total

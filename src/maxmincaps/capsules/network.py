@@ -1,16 +1,16 @@
 """CapsNet: the paper's network (Figure 1), every size a setting."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import nn
 
+from maxmincaps.capsules.checks import check_input
 from maxmincaps.capsules.convolution import StridedConvolution
 from maxmincaps.capsules.decoder import Decoder
-from maxmincaps.capsules.hub import OnHub
 from maxmincaps.capsules.layers import PrimaryCapsules, RoutedCapsules
-from maxmincaps.capsules.memory import keep_large_blocks
 from maxmincaps.capsules.normalizations import NormalizationChoice, normalization_of
 from maxmincaps.capsules.phases import Axis
 from maxmincaps.capsules.shapes import Images, Labels, Lengths, Parts, Poses
@@ -18,18 +18,58 @@ from maxmincaps.errors import InputError
 
 
 class CapsNetOutput(NamedTuple):
-    """What the network says of a batch of images."""
+    """The network's answers for a batch of images."""
 
     poses: Poses
+    """Pose of each class capsule, (batch, class, pose)."""
     lengths: Lengths
+    """Length of each class capsule, (batch, class), between 0 and 1. The longest is the predicted class."""
     reconstruction: Images
+    """Decoder output, (batch, channel, height, width), between 0 and 1."""
 
 
-class CapsNet(nn.Module, OnHub):
+class CapsNet(nn.Module):
     """Conv1, PrimaryCaps, DigitCaps and decoder; by default for MNIST, with Max-Min and three iterations.
 
-    >>> sum(parameter.numel() for parameter in CapsNet().parameters())
-    8215568
+    The defaults are those of `Recipe`, which describes the same settings for whole trainings.
+
+    Args:
+        image_shape: Channels, height and width of the images.
+        classes: Number of classes, that is of higher-level capsules (parents).
+        normalization: How a child's logits become its routing coefficients: a name of `NORMALIZATIONS`, a
+            `Normalization`, or a function of logits.
+        iterations: Routing iterations, r in the paper; 1 is no routing.
+        low: Lower bound of Max-Min, p in the paper. Default: 0.
+        high: Upper bound of Max-Min, q in the paper. Default: 1.
+        start: Routing coefficients of the first iteration. Default: the normalization's own.
+        full_backpropagation: Whether gradients flow through all iterations, as in Sabour's code, instead of through the
+            last weighted sum only.
+        routing_bias: Whether to add a learned bias to each parent's weighted sum, as Sabour's code does.
+        conv_channels: Kernels of Conv1.
+        conv_kernel: Kernel size of Conv1.
+        conv_stride: Stride of Conv1.
+        types: Capsule types of PrimaryCaps. Default: 32 for grey images, 64 for colour.
+        primary_kernel: Kernel size of PrimaryCaps.
+        primary_stride: Stride of PrimaryCaps.
+        padding: Zero padding of both convolutions: "valid" (none) or "same", which takes odd kernels.
+        part_pose: Numbers in the pose of a PrimaryCaps capsule.
+        class_pose: Numbers in the pose of a class capsule.
+        relu: Whether PrimaryCaps applies ReLU.
+        squash_parts: Whether PrimaryCaps applies squash.
+        primary_scale: Factor on the pre-activations of PrimaryCaps.
+        decoder: Widths of the decoder's hidden layers.
+        convolution: How PrimaryCaps is computed: "spectral", "direct", or whichever is faster ("auto").
+
+    Raises:
+        InputError: If the settings do not fit together or the images are too small for the kernels.
+
+    Example:
+        >>> network = CapsNet(image_shape=(1, 20, 20), classes=3, conv_channels=8, types=2)
+        >>> poses, lengths, reconstruction = network(torch.rand(5, 1, 20, 20))
+        >>> poses.shape, lengths.shape, reconstruction.shape
+        (torch.Size([5, 3, 16]), torch.Size([5, 3]), torch.Size([5, 1, 20, 20]))
+        >>> sum(parameter.numel() for parameter in CapsNet().parameters())
+        8215568
     """
 
     def __init__(
@@ -59,11 +99,15 @@ class CapsNet(nn.Module, OnHub):
         decoder: Sequence[int] = (512, 1024),
         convolution: Literal["auto", "spectral", "direct"] = "auto",
     ) -> None:
-        keep_large_blocks()
+        arguments = {name: value for name, value in locals().items() if name not in ("self", "__class__")}
         super().__init__()
+        self.config = arguments
+        """The arguments of this network: `CapsNet(**network.config)` builds another of its kind."""
+        self.cannot_be_saved = ""
+        """Why `config` as JSON would not describe this network, if so."""
         if not isinstance(normalization, str):
-            self.has_no_config(
-                "a network is saved with its normalization's name; put yours into NORMALIZATIONS and give its name"
+            self.cannot_be_saved = (
+                "a network is saved with its normalization's name; put yours into NORMALIZATIONS and pass its name"
             )
         if padding == "same" and not conv_kernel % 2 == primary_kernel % 2 == 1:
             raise InputError(
@@ -87,7 +131,7 @@ class CapsNet(nn.Module, OnHub):
             conv_kernel,
             stride=conv_stride,
             padding=conv_padding,
-            method="direct" if convolution == "direct" else "auto",  # few channels come in: spectral never pays here
+            method="direct" if convolution == "direct" else "auto",  # spectral never pays with few input channels
         )
         self.primary = PrimaryCapsules(
             conv_channels,
@@ -106,7 +150,7 @@ class CapsNet(nn.Module, OnHub):
             classes,
             part_pose,
             class_pose,
-            normalization=normalization_of(normalization).having(start=start, low=low, high=high),
+            normalization=normalization_of(normalization).with_settings(start=start, low=low, high=high),
             iterations=iterations,
             bias=routing_bias,
             full_backpropagation=full_backpropagation,
@@ -115,25 +159,57 @@ class CapsNet(nn.Module, OnHub):
 
     @classmethod
     def cifar10(cls, **settings: Any) -> "CapsNet":
-        """Make the paper's network for CIFAR10: crops of 24×24 in colour, 64 types of capsules."""
+        """Return the paper's network for CIFAR10: crops of 24×24 in colour, 64 types of capsules."""
         settings.setdefault("image_shape", (3, 24, 24))
         return cls(**settings)
 
     def forward(self, images: Images, labels: Labels | None = None) -> CapsNetOutput:
-        """Classify and reconstruct; from the labelled class where labels are given, else from the longest.
+        """Classify and reconstruct a batch of images: `parts`, then `digits`, then `output`.
 
-        That is `parts`, then `digits`, then `output`: who wants to see every routing step takes `digits.steps` instead.
+        Args:
+            images: Pixels, (batch, channel, height, width), in 0…1 unless the network was trained on whitened ones.
+            labels: The class to reconstruct from for each image, (batch). Default: the longest class capsule.
         """
         return self.output(self.digits(self.parts(images)), labels)
 
     def parts(self, images: Images) -> Parts:
-        """Give the children of routing: the capsules of PrimaryCaps."""
-        if images.shape[1:] != self.image_shape:
-            raise InputError(f"this network takes images of {self.image_shape}, found {tuple(images.shape[1:])}")
+        """Return the poses of the PrimaryCaps capsules, (batch, child, part): the children of routing."""
+        check_input(self, images, ("batch", *self.image_shape))
         return self.primary(self.conv1(images).relu())
 
     def output(self, poses: Poses, labels: Labels | None = None) -> CapsNetOutput:
-        """Say what the poses of the classes mean."""
+        """Return lengths and reconstruction for the class poses of a routing step; `labels` as in `forward`."""
         lengths = poses.norm(dim=-1)
-        kept = lengths.argmax(dim=1) if labels is None else labels
-        return CapsNetOutput(poses, lengths, self.decoder(poses, kept))
+        return CapsNetOutput(poses, lengths, self.decoder(poses, lengths.argmax(dim=1) if labels is None else labels))
+
+    # The hub's code loads when it is first used: this package depends on torch alone.
+
+    def save_pretrained(self, save_directory: str | Path, *, model_card_kwargs: dict[str, Any] | None = None) -> None:
+        """Write config.json, weights and model card into a folder; see `maxmincaps.export.hub.save`."""
+        from maxmincaps.export import hub
+
+        hub.save(self, save_directory, model_card_kwargs)
+
+    def push_to_hub(self, repo_id: str, *, model_card_kwargs: dict[str, Any] | None = None, **settings: Any) -> Any:
+        """Upload the network to the Hugging Face hub; see `maxmincaps.export.hub.push`."""
+        from maxmincaps.export import hub
+
+        return hub.push(self, repo_id, card_facts=model_card_kwargs, **settings)
+
+    @classmethod
+    def from_pretrained(
+        cls, pretrained_model_name_or_path: str | Path, *, map_location: str = "cpu", **settings: Any
+    ) -> "CapsNet":
+        """Load a network from a folder or from the hub; see `maxmincaps.export.hub.load`.
+
+        Args:
+            pretrained_model_name_or_path: A folder that `save_pretrained` wrote, or a repository such as "you/digits".
+            map_location: The device for the weights.
+            **settings: `revision`, `cache_dir`, `force_download`, `local_files_only` and `token` of the hub; others
+                override config.json.
+        """
+        from maxmincaps.export import hub
+
+        download = ("revision", "cache_dir", "force_download", "local_files_only", "token")
+        where = {name: settings.pop(name) for name in download if name in settings}
+        return hub.load(pretrained_model_name_or_path, map_location=map_location, where=where, **settings)

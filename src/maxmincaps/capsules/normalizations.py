@@ -1,11 +1,12 @@
-"""How one child's logits over its parents become its couplings (section 2 and Table 4 of the paper).
+"""How one child's logits over its parents become its routing coefficients (section 2 and Table 4 of the paper).
 
-Each function takes logits `(…, parent)` and gives couplings of the same shape, **across the parents of one child**. A
-child whose logits are all equal, as those of a dead child are, gets a defined value: never NaN, never inf. Routing
-keeps children innermost in memory; the functions leave them there, and compute along them.
+Each function takes logits `(…, parent)` and returns routing coefficients (couplings) of the same shape, **across the
+parents of one child**. A child whose logits are all equal, such as an inactive one, gets a defined value: never NaN or
+infinity. Routing keeps children innermost in memory; the functions leave them there and compute along them.
 """
 
 import inspect
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -14,11 +15,11 @@ from typing import Any
 import torch
 
 from maxmincaps.capsules.shapes import Couplings, Logits
-from maxmincaps.errors import InputError, known
+from maxmincaps.errors import InputError, check_name
 
 
 def softmax(logits: Logits) -> Couplings:
-    """Share one unit among the parents (equation 1)."""
+    """Divide one unit among the parents (equation 1)."""
     # Along the children, innermost, torch is twenty times as fast as along a few parents.
     parents = -min(2, logits.dim())
     return logits.transpose(-1, parents).softmax(dim=parents).transpose(-1, parents)
@@ -34,7 +35,7 @@ def max_min(logits: Logits, low: float = 0.0, high: float = 1.0) -> Couplings:
 
 
 def winner_take_all(logits: Logits) -> Couplings:
-    """Give everything to the parent with the largest logit, to the first of equals."""
+    """Return 1 for the parent with the largest logit (the first of equals) and 0 for all others."""
     # As `argmax` would, but it is slow across a few parents.
     parents = torch.arange(logits.shape[-1], dtype=torch.int32, device=logits.device)
     winners = torch.where(logits == logits.amax(dim=-1, keepdim=True), parents, len(parents))
@@ -42,7 +43,7 @@ def winner_take_all(logits: Logits) -> Couplings:
 
 
 def sum_(logits: Logits) -> Couplings:
-    """Divide by the sum over the parents; where that is nothing, share equally."""
+    """Divide by the sum over the parents; where that is zero, return 1/parents."""
     total = logits.sum(dim=-1, keepdim=True)
     vanishes = total.abs() < max(1e-12, torch.finfo(logits.dtype).tiny)
     return torch.where(vanishes, 1.0 / logits.shape[-1], logits / torch.where(vanishes, 1.0, total))
@@ -63,7 +64,7 @@ def z_score(logits: Logits) -> Couplings:
 
 
 def adjusted_log(logits: Logits) -> Couplings:
-    """Take the logarithm above the smallest: log(1 + b − min b)."""
+    """Return log(1 + b − min b)."""
     return torch.log1p(_above_smallest(logits))
 
 
@@ -78,18 +79,21 @@ def _above_smallest(logits: Logits) -> Logits:
 
 
 def _or_one(divisor: Logits) -> Logits:
-    """Put 1 where there is nothing to divide by, so that 0/0 is 0, in value and in gradient.
+    """Replace zero divisors by 1, so that 0/0 is 0 in value and in gradient.
 
-    Nothing is also what is so small (4e-31 in single precision) that dividing by it, or by its square, would overflow.
+    Divisors below 4e-31 (in single precision) count as zero: dividing by them, or by their square, would overflow.
     """
     return torch.where(divisor > torch.finfo(divisor.dtype).tiny ** 0.8, divisor, 1.0)
 
 
 @dataclass(frozen=True)
 class Normalization:
-    """A function from logits to couplings, and the value at which the couplings start.
+    """A function from logits to routing coefficients (couplings), and the coefficients of the first iteration.
 
-    `function` is None for the control that never looks at the logits: its couplings stay where they start.
+    Args:
+        function: Takes logits of (…, parent) and returns coefficients of the same shape. It gets a copy of the logits,
+            so it may change them in place. None is the control whose coefficients stay at their start.
+        start: The coefficients of the first iteration, or a function from the number of parents to them.
     """
 
     function: Callable[..., Couplings] | None
@@ -99,23 +103,43 @@ class Normalization:
         """Normalize each child's logits across its parents."""
         if self.function is None:
             return torch.full_like(logits, self.start_for(logits.shape[-1]))
-        return self.function(logits)
+        # The functions of this file change nothing in place, and need no copy.
+        is_own = any(self._bare_function is function for function in OWN_FUNCTIONS)
+        return self.function(logits if is_own else logits.clone())
+
+    @property
+    def name(self) -> str:
+        """Its name in `NORMALIZATIONS`, or else that of its function."""
+        function = self._bare_function
+        for name, normalization in NORMALIZATIONS.items():
+            if normalization.function is function:
+                return name
+        return getattr(function, "__name__", type(function).__name__)
+
+    @property
+    def _bare_function(self) -> Callable[..., Couplings] | None:
+        return self.function.func if isinstance(self.function, partial) else self.function
 
     def start_for(self, parents: int) -> float:
-        """Give the couplings of the first iteration."""
+        """Return the coefficients of the first iteration for a number of parents."""
         return self.start(parents) if callable(self.start) else self.start
 
-    def having(self, start: float | None = None, **settings: float | None) -> "Normalization":
-        """Give the same normalization with another start value or other settings; None leaves a setting alone."""
+    def with_settings(self, start: float | None = None, **settings: float | None) -> "Normalization":
+        """Return the same normalization with another start value or other settings; None leaves a setting alone."""
         settings = {name: value for name, value in settings.items() if value is not None}
-        taken = _settings_of(self.function) if self.function and settings else []
+        accepted = _settings_of(self.function) if self.function and settings else []
         for name in settings:
-            if name not in taken:
+            if name not in accepted:
                 raise InputError(
-                    f"this normalization has no {name!r} to set; it has {', '.join(taken) or 'no settings'}"
+                    f"this normalization has no {name!r} to set; it has {', '.join(accepted) or 'no settings'}"
                 )
         changed = replace(self, function=partial(self.function, **settings)) if self.function and settings else self
         return changed if start is None else replace(changed, start=start)
+
+    def having(self, start: float | None = None, **settings: float | None) -> "Normalization":
+        """Return `with_settings` of the same arguments; deprecated."""
+        warnings.warn("Normalization.having is now with_settings", DeprecationWarning, stacklevel=2)
+        return self.with_settings(start, **settings)
 
 
 def _settings_of(function: Callable[..., Couplings]) -> list[str]:
@@ -147,17 +171,19 @@ NORMALIZATIONS: dict[str, Normalization] = {
 }
 """Every normalization by name. `NORMALIZATIONS["cubed"] = Normalization(lambda logits: logits**3)` adds your own."""
 
+OWN_FUNCTIONS = tuple(normalization.function for normalization in NORMALIZATIONS.values())
+"""Functions that are known to leave the logits as they are."""
 
 NormalizationChoice = str | Normalization | Callable[[Logits], Couplings]
 """A name from the table, a `Normalization`, or any function of logits (which then starts at 1.0)."""
 
 
 def normalization_of(choice: Any) -> Normalization:
-    """Understand a `NormalizationChoice`, and refuse everything else."""
+    """Return the `Normalization` of a name, of a function, or of itself."""
     if isinstance(choice, Normalization):
         return choice
     if isinstance(choice, str):
-        return NORMALIZATIONS[known(choice, NORMALIZATIONS, "normalization")]
+        return NORMALIZATIONS[check_name(choice, NORMALIZATIONS, "normalization")]
     if callable(choice):
         return Normalization(choice)
     raise InputError(f"a normalization is a name, a function or a Normalization, not {type(choice).__name__}")

@@ -1,15 +1,16 @@
-"""Routing: children vote, parents form where votes agree (section 2 of the paper).
+"""Routing: children predict the parents' poses, and parents form where these votes agree (section 2 of the paper).
 
-There is one loop, `routing_steps`, for every normalization, and anyone may watch it:
+There is one loop, `routing_steps`, for every normalization, and it yields every step:
 
     c = start
     v = squash(Σ_i c_ij û_ij)              a step is (b, c, v)
     b = b + û_ij · v_j
     c = normalize(b), and so on
 
-The loop needs the votes û = W u only through two products, their weighted sum and their agreement with poses
-(`VoteProducts`). And since gradients flow through the last weighted sum alone, everything before it can run without
-autograd, a few images at a time, on votes that never leave the processor's cache (`votes_in_pieces`, `LastSum`).
+The loop needs the prediction vectors (votes) û = W u only through two products, their weighted sum and their agreement
+with poses (`VoteProducts`). Gradients flow through the last weighted sum alone. So everything before it can run without
+autograd, a few images at a time, on votes that never leave the processor's cache (`votes_in_pieces`,
+`FinalWeightedSum`).
 """
 
 from collections.abc import Iterator, Sequence
@@ -51,7 +52,7 @@ class RoutingStep:
 
     @classmethod
     def joined(cls, pieces: Sequence["RoutingStep"]) -> "RoutingStep":
-        """Put the same step of several batches together. Children stay innermost in memory."""
+        """Concatenate the same step of several batches. Children stay innermost in memory."""
         return cls(
             torch.cat([piece.logits.mT for piece in pieces]).mT,
             torch.cat([piece.couplings.mT for piece in pieces]).mT,
@@ -61,28 +62,28 @@ class RoutingStep:
 
 @runtime_checkable
 class VoteProducts(Protocol):
-    """All that routing wants to know of the votes."""
+    """The two products of the votes that routing needs."""
 
     parents: int
 
     def zero_logits(self) -> Float[Tensor, "batch child parent"]:
-        """Give logits of zero, of the right shape and kind."""
+        """Return logits of zero, (batch, child, parent)."""
         ...
 
     def weighted_sum(self, couplings: Couplings) -> Poses:
-        """Σ_i c_ij û_ij."""
+        """Return Σ_i c_ij û_ij."""
         ...
 
     def agreement(self, poses: Poses) -> Logits:
-        """û_ij · v_j."""
+        """Return û_ij · v_j."""
         ...
 
 
 class HeldVotes:
-    """Votes in memory: the equations as they stand, and autograd through whatever is asked of them.
+    """Votes in memory: the equations as they stand, with autograd through both products.
 
-    Both are matrix products of votes seen as (batch, parent, pose, child). They are fastest where the votes lie so in
-    memory, children innermost.
+    Both are matrix products of votes viewed as (batch, parent, pose, child). They are fastest if the votes have this
+    order in memory, children innermost.
     """
 
     def __init__(self, votes: Votes) -> None:
@@ -91,23 +92,23 @@ class HeldVotes:
         self.parents = votes.shape[2]
 
     def zero_logits(self) -> Float[Tensor, "batch child parent"]:
-        """Give logits of zero, of the right shape and kind."""
+        """Return logits of zero, (batch, child, parent)."""
         batch, parents, _, children = self.votes.shape
         return self.votes.new_zeros(batch, parents, children).mT
 
     def weighted_sum(self, couplings: Couplings) -> Poses:
-        """Σ_i c_ij û_ij."""
+        """Return Σ_i c_ij û_ij."""
         # "batch child parent, batch parent pose child -> batch parent pose"
         return (couplings.mT.unsqueeze(-2) @ self.votes.mT).squeeze(-2)
 
     def agreement(self, poses: Poses) -> Logits:
-        """û_ij · v_j."""
+        """Return û_ij · v_j."""
         # "batch parent pose, batch parent pose child -> batch child parent"
         return (poses.unsqueeze(-2) @ self.votes).squeeze(-2).mT
 
 
 CACHE_BYTES, DEVICE_BYTES = 6 * 2**20, 2**30
-"""Bytes of votes that are formed at once: what a processor's cache holds, or a fair part of an accelerator's memory."""
+"""Bytes of votes that are formed at once: the cache of a processor, or a part of an accelerator's memory."""
 
 
 @torch.no_grad()
@@ -131,8 +132,8 @@ def votes_in_pieces(parts: Parts, weights: Weights) -> Iterator[HeldVotes]:
         yield HeldVotes(votes.permute(0, 3, 1, 2))
 
 
-class LastSum(torch.autograd.Function):
-    """The last weighted sum, whose value is known: only its gradients are to be made, from parts, weights, couplings.
+class FinalWeightedSum(torch.autograd.Function):
+    """Weighted sum with a precomputed forward value and a custom backward.
 
     Nothing else of routing has gradients, so nothing else is kept. Σ_i c_ij W_ij u_i is, for each parent, one matrix
     product of all `c_ij u_i` with all W_ij, and so are its two gradients: votes are not formed again.
@@ -140,14 +141,14 @@ class LastSum(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, sums: Poses, couplings: Couplings, parts: Parts, weights: Weights) -> Poses:
-        """Give the sums as they are."""
+        """Return the sums unchanged."""
         ctx.save_for_backward(couplings, parts, weights)
         return sums.view_as(sums)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad_sums: Tensor) -> tuple[None, None, Tensor, Tensor]:  # pyrefly: ignore[bad-override]
-        """Give the gradients of parts and weights."""
+        """Return the gradients of parts and weights."""
         couplings, parts, weights = ctx.saved_tensors
         # "batch child part -> batch part child", children innermost: scaling by couplings runs along whole rows
         numbers = parts.to(weights.dtype).mT.contiguous()
@@ -164,7 +165,7 @@ class LastSum(torch.autograd.Function):
 
 
 class UnformedVotes:
-    """Votes that are never formed: the fastest for one iteration, and plain operators for whoever records them.
+    """Votes that are never formed: the fastest way for one iteration, and plain operators for tracing.
 
     Σ_i c_ij W_ij u_i = Σ_i W_ij (c_ij u_i), and W_ij u_i · v_j = u_i · W_ijᵀ v_j: one matrix product each.
     """
@@ -177,21 +178,31 @@ class UnformedVotes:
         self.weights = weights.permute(1, 3, 0, 2).flatten(1, 2)
 
     def zero_logits(self) -> Float[Tensor, "batch child parent"]:
-        """Give logits of zero, of the right shape and kind."""
+        """Return logits of zero, (batch, child, parent)."""
         batch, _, children = self.parts.shape
         return self.parts.new_zeros(batch, children, self.parents)
 
     def weighted_sum(self, couplings: Couplings) -> Poses:
-        """Σ_i c_ij û_ij."""
+        """Return Σ_i c_ij û_ij."""
         # "batch child parent, batch part child -> parent batch (part child)"
         coupled = (couplings.permute(2, 0, 1).unsqueeze(2) * self.parts).flatten(2)
         return (coupled @ self.weights).transpose(0, 1)
 
     def agreement(self, poses: Poses) -> Logits:
-        """û_ij · v_j."""
+        """Return û_ij · v_j."""
         # "parent batch pose, parent (part child) pose -> parent batch (part child)"
         seen = (poses.transpose(0, 1) @ self.weights.mT).unflatten(2, self.parts.shape[1:])
         return (seen * self.parts).sum(dim=2).permute(1, 2, 0)
+
+
+def is_tracing(*tensors: Tensor) -> bool:
+    """Return whether operators are traced or transformed (`torch.compile`, export, jit, `torch.func`).
+
+    Code that works in pieces or has custom gradients gives way to plain operators then.
+    """
+    if torch.compiler.is_compiling() or torch.jit.is_tracing():
+        return True
+    return any(torch.func.debug_unwrap(tensor, recurse=False) is not tensor for tensor in tensors)
 
 
 def routing_steps(
@@ -200,17 +211,26 @@ def routing_steps(
     iterations: int = 3,
     *,
     start: float | None = None,
+    logit_gain: float = 1.0,
     bias: Float[Tensor, "parent pose"] | None = None,
     full_backpropagation: bool = False,
 ) -> Iterator[RoutingStep]:
-    """Yield every iteration of routing: logits, couplings, poses. The first has zero logits and the start couplings.
+    """Yield every iteration of routing. The first has zero logits and the start coefficients.
 
-    Gradients flow through the votes in the last weighted sum only, not through couplings or logits, unless
-    `full_backpropagation` asks for both.
+    Args:
+        votes: Prediction vectors û, (batch, child, parent, pose), or their two products (`VoteProducts`).
+        normalization: How a child's logits become its routing coefficients: a name of `NORMALIZATIONS`, a
+            `Normalization`, or a function from logits (…, parent) to coefficients of the same shape.
+        iterations: Number of iterations; 1 is no routing.
+        start: Routing coefficients of the first iteration. Default: the normalization's own.
+        logit_gain: Factor on the logits before they are normalized. Max-Min does not depend on it.
+        bias: Added to each parent's weighted sum in every iteration, (parent, pose).
+        full_backpropagation: Whether gradients flow through coefficients and logits too, instead of through the votes
+            in the last weighted sum only.
     """
     if iterations < 1:
         raise InputError(f"routing takes at least 1 iteration, found {iterations}")
-    normalize = normalization_of(normalization).having(start=start)
+    normalize = normalization_of(normalization).with_settings(start=start)
     products = HeldVotes(votes) if isinstance(votes, Tensor) else votes
     wants_gradients = torch.is_grad_enabled()
 
@@ -225,20 +245,15 @@ def routing_steps(
         if not is_last:
             with torch.set_grad_enabled(wants_gradients and full_backpropagation):
                 logits = logits + products.agreement(poses)
-                couplings = normalize(logits)
+                couplings = normalize(logits if logit_gain == 1 else logit_gain * logits)
 
 
-def route(
-    votes: Votes | VoteProducts,
-    normalization: NormalizationChoice = "max-min",
-    iterations: int = 3,
-    *,
-    start: float | None = None,
-    bias: Float[Tensor, "parent pose"] | None = None,
-    full_backpropagation: bool = False,
-) -> Poses:
-    """Give the poses of the last iteration."""
-    *_, last = routing_steps(
-        votes, normalization, iterations, start=start, bias=bias, full_backpropagation=full_backpropagation
-    )
+def route(votes: Votes | VoteProducts, *arguments: Any, **settings: Any) -> Poses:
+    """Return the parents' poses of the last iteration, (batch, parent, pose); arguments as for `routing_steps`.
+
+    Example:
+        >>> route(torch.rand(5, 64, 10, 16), "softmax", iterations=2).shape
+        torch.Size([5, 10, 16])
+    """
+    *_, last = routing_steps(votes, *arguments, **settings)
     return last.poses

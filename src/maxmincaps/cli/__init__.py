@@ -14,6 +14,7 @@ from cyclopts import App, CycloptsError, Group, MissingArgumentError, Parameter,
 from rich.text import Text
 
 from maxmincaps.errors import DivergedError, InputError, is_lack_of_memory, one_line
+from maxmincaps.training.memory import keep_large_blocks
 
 INPUT_ERROR, DIVERGED, INTERRUPTED = 2, 3, 130
 """Exit codes: wrong input, a training that diverged, Ctrl-C."""
@@ -177,6 +178,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """
     _prepare_streams()
     signal.signal(signal.SIGTERM, _as_ctrl_c)
+    keep_large_blocks()
     try:
         words = _import_named_modules(sys.argv[1:] if arguments is None else arguments)
         for command in app.parse_commands(words)[1]:

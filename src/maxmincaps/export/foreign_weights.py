@@ -81,7 +81,7 @@ def network_from_weights(
     network = CapsNet(**settings, types=len(weight) // part, part_pose=part, class_pose=pose)
     if layout == "flat":
         network.primary.__class__ = FlatCapsules
-        network.has_no_config("a network is saved with its settings, and capsules of neighbouring places are none")
+        network.cannot_be_saved = "no setting describes capsules of numbers at neighbouring places"
     pairs = {"conv1": conv1, "primary.convolution": (weight, bias)}
     pairs |= {f"decoder.layers.{2 * number}": layer for number, layer in enumerate(layers)}
     ours = {

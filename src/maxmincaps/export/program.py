@@ -1,12 +1,14 @@
 """A trained network as a program of plain torch operators, with a free batch axis."""
 
 from collections.abc import Callable
+from copy import deepcopy
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
 
+from maxmincaps.capsules.multipliers import fold_multipliers
 from maxmincaps.capsules.network import CapsNet
 from maxmincaps.capsules.shapes import Images
 
@@ -21,7 +23,8 @@ class Answers(nn.Module):
 
     def __init__(self, network: CapsNet, couplings: bool = False, prepare: Callable[[Images], Images] | None = None):
         super().__init__()
-        self.network, self.prepare = network, prepare
+        # Users of an exported program see the weights themselves.
+        self.network, self.prepare = fold_multipliers(deepcopy(network)), prepare
         self.outputs = (*OUTPUTS, "couplings") if couplings else OUTPUTS
 
     def forward(self, images: Images) -> tuple[Tensor, ...]:

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from maxmincaps.export.card import card_facts, empty_folder, told_recipe
+from maxmincaps.export.hub import model_card
 from maxmincaps.training.checkpoint import load_network, load_tensors, save_tensors
 from maxmincaps.training.run import Run
 from maxmincaps.training.verify import evaluate_run
@@ -38,7 +39,7 @@ def save_small_record(folder: Path | str, out: Path | str, weights: Literal["bes
             small.write(name, record.read(name))
         accuracy, images = evaluate_run(small.folder, weights)
         facts |= {"use": USE[weights], "half": True, "accuracy": f"{percent(accuracy)} of {images:,} test images"}
-        small.write("README.md", str(load_network(small.folder, weights).generate_model_card(**facts)))
+        small.write("README.md", str(model_card(load_network(small.folder, weights), facts)))
         _without_places(small)
     except BaseException:  # half a record would be taken for a whole one
         for path in small.folder.iterdir():

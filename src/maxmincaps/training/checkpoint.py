@@ -1,6 +1,7 @@
 """Weights and checkpoints as safetensors files, which hold numbers only: nothing in them is executed."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -9,7 +10,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load, save
 from torch import Tensor, nn
 
-from maxmincaps.capsules.hub import check_numbers
+from maxmincaps.capsules import multipliers
 from maxmincaps.capsules.network import CapsNet
 from maxmincaps.errors import InputError, one_line
 from maxmincaps.files import check_regular, read_compressed
@@ -17,6 +18,15 @@ from maxmincaps.recipe import NetworkSettings, Recipe
 from maxmincaps.training.run import SHIPPED_RUN, Run, write_atomic
 
 CHECKPOINT = "checkpoint.safetensors"
+
+
+def check_finite(tensors: Mapping[str, Tensor], where: Path) -> None:
+    """Raise `InputError` if a tensor is not of finite floating-point numbers."""
+    for name, tensor in tensors.items():
+        if not tensor.is_floating_point():
+            raise InputError(f"{where}: expected finite numbers in {name}, found {tensor.dtype}")
+        if not tensor.float().isfinite().all():
+            raise InputError(f"{where}: expected finite numbers in {name}, found NaN or infinity")
 
 
 def network_for(recipe: Recipe, image_shape: tuple[int, int, int], classes: int) -> CapsNet:
@@ -74,14 +84,15 @@ def load_weights(network: nn.Module, weights: dict[str, Tensor], path: Path, *, 
         InputError: If a tensor is missing, unknown, of another shape or not finite.
     """
     wanted = network.state_dict()
-    check_numbers(weights, path)
+    check_finite(weights, path)
     for name in sorted(wanted.keys() | weights.keys()):
+        if name.rpartition(".")[2] == multipliers.KEY:  # each state dict has those of its own network
+            continue
         ours, theirs = (tuple(side[name].shape) if name in side else "nothing" for side in (wanted, weights))
         if ours != theirs:
             raise InputError(f"{path}: the network has {ours} for {name}, the file {theirs}; it is of another recipe")
-    network.load_state_dict(
-        {name: tensor.to(wanted[name].dtype) for name, tensor in weights.items()}, assign=not in_place
-    )
+    converted = {name: tensor.to(wanted[name].dtype) if name in wanted else tensor for name, tensor in weights.items()}
+    network.load_state_dict(converted, assign=not in_place)
 
 
 def load_network(folder: Path | str = SHIPPED_RUN, which: Literal["best", "last"] = "best") -> CapsNet:
@@ -131,7 +142,7 @@ def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tenso
     Raises:
         InputError: If the tensors do not fit the optimizer's parameters.
     """
-    check_numbers(tensors, path)
+    check_finite(tensors, path)
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     there = {name.partition(".")[0] for name in tensors}  # a parameter that no gradient has reached has no state
     shapes = {

@@ -1,41 +1,30 @@
-"""What a recipe means to whoever trains by it: threads, initial values, an optimizer, a learning rate, a loss."""
+"""What a recipe means for training: threads, initial values, optimizer, learning rate and loss."""
 
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from maxmincaps.capsules.layers import INITIAL_GAIN
 from maxmincaps.capsules.losses import Losses, capsule_losses
+from maxmincaps.capsules.multipliers import fold_multipliers
 from maxmincaps.capsules.network import CapsNet, CapsNetOutput
+from maxmincaps.capsules.optim import LAYER_RATES, parameter_groups
 from maxmincaps.capsules.shapes import Images, Labels
 from maxmincaps.data.augment import image_size_after
 from maxmincaps.data.images import ImageSet
 from maxmincaps.errors import InputError, one_line
 from maxmincaps.recipe import Recipe
 from maxmincaps.training.checkpoint import network_for
-
-
-class Pace(NamedTuple):
-    """How fast W begins and learns beside PrimaryCaps; docs/training.md tells what was measured."""
-
-    primary_terms: int
-    """PrimaryCaps learns at the full rate if its sums have at most so many terms."""
-    vote_terms: int
-    """The same for W, whose inputs are smaller, as squashed."""
-    vote_size: float
-    """How long the parents' sums start, as a multiple of what the layer suggests."""
-
-
-PACES = {"fast": Pace(6_000, 30_000, 1.0), "slow": Pace(21_000, 400, 0.05)}
-"""The rules that a recipe chooses from, by name."""
+from maxmincaps.training.memory import keep_large_blocks
 
 
 @contextmanager
 def threads_of(recipe: Recipe) -> Iterator[None]:
-    """Use the recipe's number of CPU threads, and give the old number back afterwards."""
+    """Use the recipe's number of CPU threads and keep freed memory; restore the number of threads afterwards."""
+    keep_large_blocks()
     before = torch.get_num_threads()
     torch.set_num_threads(recipe.threads or max(1, before // recipe.processes))
     try:
@@ -58,14 +47,19 @@ def check_network(recipe: Recipe, train: ImageSet) -> CapsNet:
 
 
 def initial_network(recipe: Recipe, train: ImageSet) -> CapsNet:
-    """Build the recipe's network for these images; its initial weights depend on the seed and on nothing else."""
+    """Build the recipe's network for these images; its initial weights depend on the seed and on nothing else.
+
+    Its multipliers are folded: the optimizer's groups have the layer-wise rates, and files have the weights themselves.
+    """
     with torch.random.fork_rng(devices=[]), torch.device("cpu"):  # whatever a user's default device is
         torch.default_generator.manual_seed(recipe.seed)  # of the CPU alone: a user's other generators are theirs
         network = _network(recipe, train)
+        fold_multipliers(network)
+        with torch.no_grad():  # the initial values of all runs so far: with warm-up they need no gain
+            network.primary.convolution.weight.div_(INITIAL_GAIN)
         if recipe.initial_values == "sabour":
             _initialise_as_sabour(network)
-        digits = network.digits
-        digits.reset_parameters(recipe.vote_sigma or PACES[recipe.layer_rates].vote_size * digits.suggested_sigma())
+        network.digits.reset_parameters(recipe.vote_sigma or LAYER_RATES[recipe.layer_rates].vote_sigma(network.digits))
     return network
 
 
@@ -74,25 +68,12 @@ def _network(recipe: Recipe, train: ImageSet) -> CapsNet:
 
 
 def optimizer_for(recipe: Recipe, network: CapsNet) -> torch.optim.Optimizer:
-    """Make Adam, with rates of their own for PrimaryCaps and W: multiples of the learning rate.
-
-    A step of Adam moves every weight by about the learning rate, and in the first steps all of a sum's weights the same
-    way: a sum moves the further the more terms it has.
-    """
-    pace = PACES[recipe.layer_rates]
-    primary = network.primary.convolution
-    digits = network.digits
-    # W acts multiplied by couplings, so it has to move the more the smaller they are.
-    vote_rate = min(1.0, pace.vote_terms / digits.terms) / digits.typical_couplings().abs().mean().item()
-    primary_rate = min(1.0, pace.primary_terms / primary.weight[0].numel())
-    special = {
-        "primary": (list(primary.parameters()), recipe.primary_rate or primary_rate),
-        "votes": ([digits.weights], recipe.vote_rate or vote_rate),
-    }
-    taken = {id(parameter) for parameters, _ in special.values() for parameter in parameters}
-    others = [parameter for parameter in network.parameters() if id(parameter) not in taken]
-    groups = [{"name": "others", "params": others, "rate": 1.0}]
-    groups += [{"name": name, "params": parameters, "rate": rate} for name, (parameters, rate) in special.items()]
+    """Return Adam with the recipe's layer-wise rates: the groups `others`, `primary` and `votes`, in this order."""
+    groups = parameter_groups(network, recipe.learning_rate, layer_rates=recipe.layer_rates)
+    chosen = {"primary": recipe.primary_rate, "digits": recipe.vote_rate}
+    for group in groups:
+        group["rate"] = chosen.get(group["name"]) or group["rate"]
+        group["name"] = {"digits": "votes"}.get(group["name"], group["name"])
     settings = {"lr": recipe.learning_rate, "betas": (0.9, 0.999), "eps": 1e-8, "fused": True}
     if recipe.optimizer == "adamw":
         return torch.optim.AdamW(groups, weight_decay=recipe.weight_decay, **settings)
@@ -100,7 +81,7 @@ def optimizer_for(recipe: Recipe, network: CapsNet) -> torch.optim.Optimizer:
 
 
 def learning_rate_at(recipe: Recipe, step: int, steps: int) -> float:
-    """Give the rate of one of `steps` steps, never below the smallest: a function, so there is nothing to save."""
+    """Return the learning rate at a step of `steps`, never below the smallest."""
     if recipe.schedule == "cosine":
         share = (1 + math.cos(math.pi * step / steps)) / 2
     elif recipe.schedule == "constant":
@@ -112,7 +93,7 @@ def learning_rate_at(recipe: Recipe, step: int, steps: int) -> float:
 
 
 def set_learning_rate(optimizer: torch.optim.Optimizer, recipe: Recipe, step: int, steps: int) -> None:
-    """Let each layer learn at its own multiple of the step's rate."""
+    """Set the learning rate of each group to its multiple of the step's rate."""
     for group in optimizer.param_groups:
         group["lr"] = learning_rate_at(recipe, step, steps) * group["rate"]
 
@@ -153,7 +134,7 @@ def losses_for(
 
 
 def _initialise_as_sabour(network: CapsNet) -> None:
-    """Truncated normal values with σ 0.05 (Conv1) and 0.1 (all others), biases 0.1, as in the code of Sabour et al."""
+    """Draw truncated normal values with σ 0.05 (Conv1) and 0.1 (all others), biases 0.1, as in Sabour's code."""
     for name, parameter in network.named_parameters():
         if name.endswith("bias"):
             nn.init.constant_(parameter, 0.1)

@@ -6,9 +6,8 @@ from pathlib import Path
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from maxmincaps.capsules.hub import check_numbers
 from maxmincaps.errors import InputError
-from maxmincaps.training.checkpoint import load_tensors
+from maxmincaps.training.checkpoint import check_finite, load_tensors
 from maxmincaps.training.run import Run
 
 
@@ -54,4 +53,4 @@ def _check(lengths: Tensor, predictions: Tensor, labels: Tensor, classes: int, p
     whole = not predictions.is_floating_point() and not labels.is_floating_point()
     if not whole or any(chosen.min() < 0 or chosen.max() >= classes for chosen in (predictions, labels)):
         raise InputError(f"{path}: expected predictions and labels in 0…{classes - 1}, found others")
-    check_numbers({"lengths": lengths}, path)
+    check_finite({"lengths": lengths}, path)
