@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from maxmincaps.capsules.optim import LAYER_RATES
 from maxmincaps.errors import InputError
 from maxmincaps.recipe import Recipe
-from maxmincaps.studies import STUDIES, bounds, find_study
+from maxmincaps.studies import STUDIES, bounds, find_study, laptop
 from maxmincaps.studies.study import Budget, Line, Study, parse_only, select, unique
 from maxmincaps.training.checkpoint import network_for
-from maxmincaps.training.prepare import optimizer_for
 
 WITH_RUNS = [(study, scale) for study in STUDIES.values() for scale in study.scale_names()]
 
@@ -38,7 +38,7 @@ def test_every_value_of_the_paper_has_a_line_that_tests_it(study):
 def test_a_scale_with_another_network_than_the_papers_has_a_name_of_its_own(study, scale):
     sizes = {(recipe.conv_channels, recipe.types, recipe.decoder) for recipe in study.grid(scale)}
     paper = {(256, None, (512, 1024))}
-    assert sizes != paper if scale == "minute" else sizes == paper
+    assert sizes != paper if scale in ("minute", "laptop", "quarter") else sizes == paper
 
 
 def test_what_two_studies_share_is_one_run():
@@ -92,7 +92,7 @@ def test_the_first_budget_that_fits_a_run_is_its_budget():
 
 
 def test_a_scale_that_is_not_there_is_named_with_those_that_are():
-    with pytest.raises(InputError, match="no scale of datasets is called 'huge'; there are paper, full, small, minute"):
+    with pytest.raises(InputError, match="no scale of datasets is called 'huge'; there are paper, full"):
         STUDIES["datasets"].grid("huge")
 
 
@@ -124,13 +124,66 @@ def test_unique_keeps_the_order():
 
 
 def test_w_is_fixed_at_what_the_default_recipe_uses_for_q_of_one():
-    recipe = Recipe(normalization="max-min")
-    network = network_for(recipe, (1, 28, 28), 10)
-    rates = {group["name"]: group["rate"] for group in optimizer_for(recipe, network).param_groups}
-    assert network.digits.sigma == pytest.approx(bounds.VOTE_SIGMA, rel=1e-3)
-    assert rates["votes"] == pytest.approx(bounds.VOTE_RATE, rel=1e-3)
+    layer = network_for(Recipe(normalization="max-min"), (1, 28, 28), 10).digits
+    assert LAYER_RATES["fast"].vote_sigma(layer) == pytest.approx(bounds.VOTE_SIGMA, rel=1e-3)
+    assert LAYER_RATES["fast"].vote_rate(layer) == pytest.approx(bounds.VOTE_RATE, rel=1e-3)
 
 
 @pytest.mark.parametrize(("former", "name"), [("choices", "ablations"), ("literal", "as-written")])
 def test_former_names_are_still_found(former, name):
     assert find_study(former) is STUDIES[name]
+
+
+@pytest.mark.parametrize("name", ["datasets", "mnist-record", "normalizations", "iterations", "bounds"])
+def test_the_laptop_scale_has_a_quarter_of_the_network_and_all_training_images(name):
+    grid = STUDIES[name].grid("laptop")
+    assert {(r.dataset == "cifar10", r.conv_channels, r.types, r.precision, r.train_images) for r in grid} <= {
+        (False, 64, 8, "bf16", None),
+        (True, 64, 16, "bf16", None),
+    }
+    assert {recipe.seed for recipe in grid} >= {0, 1, 2}
+
+
+def test_epochs_of_the_laptop_scale_are_the_same_for_all_lines_of_a_dataset():
+    names = ("datasets", "normalizations", "iterations", "bounds")
+    epochs = {(r.dataset, r.epochs) for name in names for r in STUDIES[name].grid("laptop")}
+    assert epochs == set(laptop.EPOCHS.items())
+
+
+def test_w_is_fixed_at_what_the_quarter_network_uses_for_q_of_one():
+    (fixed,) = {r.vote_sigma for r in STUDIES["bounds"].grid("laptop")} - {None}
+    recipe = STUDIES["datasets"].grid("laptop")[1]
+    assert recipe.normalization == "max-min"
+    layer = network_for(recipe, (1, 28, 28), 10).digits
+    assert LAYER_RATES["fast"].vote_sigma(layer) == pytest.approx(fixed, rel=1e-3)
+
+
+def test_table_1_without_and_with_relu_shares_its_runs_with_the_study_of_the_gap():
+    table_1 = {recipe.fingerprint() for recipe in STUDIES["datasets"].grid("laptop")}
+    assert table_1 <= {recipe.fingerprint() for recipe in STUDIES["gap"].grid("quarter")}
+
+
+def test_the_screening_of_inactive_capsules_has_the_recipes_that_were_trained():
+    sets = {
+        "mnist": {"train_images": 10_000, "validation": 10_000, "epochs": 8, "types": 8},
+        "rotated-mnist": {"validation": 2_000, "epochs": 10, "types": 8, "test_images": 2_000},
+        "cifar10": {"train_images": 20_000, "validation": 5_000, "epochs": 10, "types": 16},
+    }
+    quarter = {"conv_channels": 64, "precision": "bf16"}
+    white = {"whiten": True, "reconstruction_weight": 0.0}
+    wanted = [
+        Recipe(dataset=dataset, normalization=name, seed=seed, relu=relu, **sizes, **quarter)
+        for dataset, sizes in sets.items()
+        for name in ("max-min", "softmax", "uniform")
+        for seed in range(3)
+        for relu in (True, False)
+    ]
+    for name in ("max-min", "softmax"):
+        for change in ({"initial_values": "sabour"}, {"primary_rate": 0.1}):
+            wanted += [Recipe(dataset=d, normalization=name, **sizes, **quarter, **change) for d, sizes in sets.items()]
+        for relu in (True, False):
+            wanted.append(
+                Recipe(dataset="cifar10", normalization=name, relu=relu, **sets["cifar10"], **quarter, **white)
+            )
+    planned = {recipe.fingerprint() for recipe in STUDIES["inactive"].grid("quarter")}
+    assert planned == {recipe.fingerprint() for recipe in wanted}

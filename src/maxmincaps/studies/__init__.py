@@ -8,6 +8,8 @@ from maxmincaps.studies.figure_1_architecture import ARCHITECTURE
 from maxmincaps.studies.figure_9_misclassified import MISCLASSIFIED
 from maxmincaps.studies.figures_2_to_6_inside import EVOLUTION, OUTPUTS, ROWS, TUNING
 from maxmincaps.studies.figures_7_8_iterations import ITERATIONS
+from maxmincaps.studies.gap import GAP
+from maxmincaps.studies.inactive import INACTIVE
 from maxmincaps.studies.study import Study
 from maxmincaps.studies.study_file import is_study_file, load_study
 from maxmincaps.studies.table_1_datasets import TABLE_1
@@ -30,6 +32,8 @@ STUDIES: dict[str, Study] = {
         TUNING,
         ABLATIONS,
         AS_WRITTEN,
+        GAP,
+        INACTIVE,
         MISCLASSIFIED,
         ARCHITECTURE,
     )

@@ -11,6 +11,7 @@ Command  maxmincaps study run iterations --scale small
 
 from dataclasses import replace
 
+from maxmincaps.studies.laptop import LAPTOP, NOTE, laptop_budgets
 from maxmincaps.studies.study import DATASETS, HALF_PRECISION, MAX_MIN, SOFTMAX, Budget, Line, Study
 from maxmincaps.studies.table_1_datasets import MINUTE, UNSTATED
 
@@ -31,6 +32,7 @@ ITERATIONS = Study(
     scales={
         "paper": (Budget(epochs=50, seeds=5),),
         "full": (Budget(epochs=20, seeds=5),),
+        LAPTOP: laptop_budgets(3, values=(1, 3, 5, 10)),
         "small": (
             Budget(epochs=8, train_images=10_000, datasets=("mnist",), **_SMALL),
             Budget(epochs=10, test_images=5_000, datasets=("rotated-mnist",), changes=HALF_PRECISION, **_SMALL),
@@ -40,8 +42,9 @@ ITERATIONS = Study(
     notes={
         "paper": UNSTATED + ", and so are the numbers of iterations and of runs",
         "full": "the paper states neither epochs nor runs nor the numbers of iterations: all are ours",
+        LAPTOP: NOTE,
         "small": "MNIST: 10,000 of 60,000 training images, 8 epochs, as in Table 4, whose runs those of r = 3 are; "
-        "rotated MNIST: 10 epochs, each judged by 5,000 of 50,000 test images, large products in bf16",
+        "rotated MNIST: 10 epochs, each evaluated on 5,000 of 50,000 test images, large products in bf16",
         "minute": "a smaller network than the paper's",
     },
 )

@@ -11,6 +11,7 @@ Command  maxmincaps study run mnist-record --scale small
 
 from dataclasses import replace
 
+from maxmincaps.studies.laptop import LAPTOP, NOTE, laptop_budgets, with_epochs
 from maxmincaps.studies.study import HALF_PRECISION, MAX_MIN, SOFTMAX, Budget, PaperValue, Study
 from maxmincaps.studies.table_1_datasets import MINUTE
 
@@ -41,6 +42,7 @@ MNIST_RECORD = Study(
     scales={
         "paper": (Budget(epochs=500, seeds=10),),
         "full": (Budget(epochs=50, seeds=4),),
+        LAPTOP: with_epochs(laptop_budgets(3, ("mnist",)), 20),
         "small": (
             Budget(epochs=20, seeds=3, lines=("Max-Min",), changes=HALF_PRECISION),
             Budget(epochs=20, lines=("Softmax",), changes=HALF_PRECISION),
@@ -49,6 +51,7 @@ MNIST_RECORD = Study(
     },
     notes={
         "full": "50 epochs, not the paper's 500",
+        LAPTOP: f"20 epochs, not the paper's 500; {NOTE}",
         "small": "20 epochs, not the paper's 500; large products in bf16 where the processor has it",
         "minute": "a smaller network than the paper's, and 4 epochs instead of 500",
     },
