@@ -126,7 +126,7 @@ def read_compressed(path: Path, most: int = 2**28) -> bytes:
     """
     try:
         decompressor = lzma.LZMADecompressor(memlimit=2**28)
-        content = decompressor.decompress(path.read_bytes(), max_length=most)
+        content = decompressor.decompress(read_bytes(path, most), max_length=most)
     except (lzma.LZMAError, EOFError) as error:
         raise InputError(f"{path}: is not a whole .xz file: {error}") from None
     if not decompressor.eof:

@@ -1,8 +1,11 @@
 """`maxmincaps predict` as a user meets it: pictures in, classes and lengths out."""
 
+import json
+
 from PIL import Image
 
 from maxmincaps import Run
+from maxmincaps.cli.terminal import write_csv
 from maxmincaps.training.run import SHIPPED_RUN
 
 
@@ -18,7 +21,7 @@ def test_predict_knows_digits_without_any_training(command, seven):
     code, shown = command("predict", seven)
     assert code == 0
     assert "seven.png is 7" in shown
-    assert "--swap" not in shown
+    assert "--invert" not in shown
 
 
 def test_predict_says_that_it_recognises_nothing_where_every_length_is_small(command, tmp_path):
@@ -41,7 +44,7 @@ def test_a_file_name_in_brackets_is_a_file_name(command, seven):
 def test_predict_asks_whether_dark_strokes_on_light_paper_should_be_swapped(command, seven):
     Image.eval(Image.open(seven), lambda light: 255 - light).save(seven)
     _, shown = command("predict", seven)
-    assert "mostly light: if its strokes are dark, add --swap" in shown
+    assert "mostly light: if its strokes are dark, add --invert" in shown
     _, shown = command("predict", seven, "--swap")
     assert "seven.png is 7" in shown
     assert "mostly light" not in shown
@@ -55,3 +58,45 @@ def test_what_is_not_an_image_is_said(command, tmp_path):
     code, shown = command("predict", tmp_path / "nowhere.png")
     assert code == 2
     assert "nowhere.png" in shown
+
+
+def test_a_folder_of_images_is_classified_as_json_and_as_csv(command, seven):
+    (seven.parent / "more").mkdir()
+    for name in ("a.png", "b.PNG", ".hidden.png"):
+        (seven.parent / "more" / name).write_bytes(seven.read_bytes())
+    code, shown = command("predict", "more", "--json", "--csv", "out.csv")
+    assert code == 0, shown
+    found = json.loads(shown)
+    assert [(one["path"], one["predicted"], one["weights"]) for one in found] == [
+        ("more/a.png", "7", "best"),
+        ("more/b.PNG", "7", "best"),
+    ]
+    assert set(found[0]["lengths"]) == set("0123456789")
+    assert (seven.parent / "out.csv").read_text().splitlines()[1].startswith("more/a.png,7,")
+    (seven.parent / "empty").mkdir()
+    assert "expected image files" in command("predict", "empty")[1]
+
+
+def test_a_folder_of_runs_is_answered_with_their_names(command, run, seven):
+    code, shown = command("predict", seven, "--run", run.parent)
+    assert (code, f"{run.name}" in shown, "choose one" in shown) == (2, True, True)
+
+
+def test_evaluate_takes_other_images_and_scores_each_class(command, run, seven):
+    for name in ("7", "3"):
+        (seven.parent / "new" / name).mkdir(parents=True)
+        (seven.parent / "new" / name / "1.png").write_bytes(seven.read_bytes())
+    words = ["evaluate", SHIPPED_RUN, "--dataset", "new"]
+    code, shown = command(*words)
+    assert (code, "50.00 % of 2 images of new (best weights" in shown, "recall" in shown) == (0, True, True), shown
+    facts = json.loads(command(*words, "--json")[1])
+    seventh = facts["classes"][7]
+    assert (facts["accuracy"], seventh["images"], seventh["recall"], seventh["precision"]) == (0.5, 1, 1, 0.5)
+    assert facts["confusion"][3][7] == 1
+    (seven.parent / "new" / "3").rename(seven.parent / "new" / "cat")
+    assert "found 'cat'" in command(*words)[1]
+
+
+def test_class_names_that_a_spreadsheet_would_run_are_escaped(tmp_path):
+    write_csv(tmp_path / "x.csv", [{"class": "=cmd()", "value": -1.5}, {"class": "fine", "value": 2}])
+    assert (tmp_path / "x.csv").read_text() == "class,value\n'=cmd(),-1.5\nfine,2\n"

@@ -1,6 +1,7 @@
 """Exported networks answer as they did in torch, for any number of images, and are not kept if they do not."""
 
 import json
+import shutil
 import socket
 import subprocess
 import sys
@@ -13,11 +14,13 @@ import numpy as np
 import pytest
 import torch
 
-from maxmincaps import InputError, Run, fit, load, load_network
+from maxmincaps import NORMALIZATIONS, InputError, Run, fit, load, load_network
 from maxmincaps.data.batches import as_float
 from maxmincaps.export import run as export
 from maxmincaps.export.card import save_for_hub
-from maxmincaps.export.run import export_run
+from maxmincaps.export.program import Written
+from maxmincaps.export.run import coupling_tolerances, export_run
+from maxmincaps.training.run import SHIPPED_RUN
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -75,6 +78,7 @@ def test_no_export_for_others_tells_where_its_user_keeps_images(tiny, tmp_path):
 def test_a_torch_program_answers_as_the_network_does(run, digits, tmp_path, command):
     code, printed = command("export", run, "--to", "torch", "--weights", "last", "--out", tmp_path / "net.pt2")
     assert (code, "largest difference to torch on 100 test images: " in printed) == (0, True)
+    assert "(last weights)" in printed
     program = torch.export.load(tmp_path / "net.pt2").module()
     for ours, theirs in zip(answers_of(load_network(run, "last"), digits)[:3], program(digits), strict=True):
         torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=0)
@@ -90,22 +94,64 @@ def test_whitening_is_part_of_the_exported_network(tiny, digits, tmp_path):
 
 
 def test_a_file_that_answers_otherwise_is_not_kept(run, tmp_path, monkeypatch, command):
-    def wrong(answers, path, notes):
-        path.write_bytes(b"a file")
-        return lambda images: tuple(answer + 2e-4 for answer in answers(images))
+    def wrong(network, notes):
+        return Written(b"a file", lambda images: tuple(answer + 2e-4 for answer in network(images)))
 
     monkeypatch.setitem(export.WRITERS, "onnx", (".onnx", wrong))
     (tmp_path / "net.onnx").write_bytes(b"an earlier one")
-    code, printed = command("export", run, "--out", tmp_path / "net.onnx")
+    words = ["export", run, "--out", tmp_path / "net.onnx", "--overwrite"]
+    code, printed = command(*words)
     assert code == 2
     assert "differ by 2.0e-04" in printed
     assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("net.onnx", b"an earlier one")]
+    assert command(*words, "--tolerance", "1e-3")[0] == 0
+    assert (tmp_path / "net.onnx").read_bytes() == b"a file"
+
+
+def test_an_existing_file_is_replaced_on_request_only(run, tmp_path, command):
+    (tmp_path / "net.pt2").write_bytes(b"mine")
+    code, printed = command("export", run, "--to", "torch", "--out", tmp_path / "net.pt2")
+    assert (code, "--overwrite" in printed) == (2, True)
+    assert (tmp_path / "net.pt2").read_bytes() == b"mine"
+
+
+@pytest.mark.parametrize("scale", [1, 1e-3, 1e-6])
+def test_couplings_are_compared_by_what_their_logits_allow(scale):
+    """Max-Min divides by the range of the logits, so equal rounding errors of logits differ more after it."""
+    logits = scale * torch.rand(100, 20, 10, generator=torch.Generator().manual_seed(0))
+    ranges = logits.amax(-1) - logits.amin(-1)
+    rounded = logits + 1e-7 * torch.rand_like(logits)
+    couplings = [NORMALIZATIONS["max-min"].function(each) for each in (logits, rounded)]
+    difference = (couplings[0] - couplings[1]).abs()
+    assert (difference <= coupling_tolerances(ranges, 1e-4)[..., None]).all()
+
+
+def test_the_couplings_of_the_network_that_comes_with_the_package_can_be_exported(tmp_path):
+    done = export_run(SHIPPED_RUN, "torch", tmp_path / "net.pt2", couplings=True)
+    assert done.differences["lengths"] < 1e-5
+
+
+def test_exports_have_a_named_batch_axis_and_no_paths_of_this_machine(run, onnx_file, tmp_path):
+    import onnx
+
+    program = export_run(run, "torch", tmp_path / "net.pt2").path.read_bytes()
+    for content in (onnx_file.path.read_bytes(), program):
+        assert str(Path.cwd()).encode() not in content
+        assert b"site-packages" not in content
+    (images,) = onnx.load(onnx_file.path).graph.input
+    assert images.type.tensor_type.shape.dim[0].dim_param == "batch"
+
+
+def test_a_run_whose_images_are_not_here_is_checked_on_random_ones(run, tmp_path):
+    copy = Run(shutil.copytree(run, tmp_path / "run"))
+    copy.write("recipe.json", copy.recipe.with_changes(dataset="/nowhere/images.npz").to_json())
+    assert "random images" in export_run(copy.folder, "torch", tmp_path / "net.pt2").checked_on
 
 
 def test_a_wrong_name_and_a_missing_part_are_told(run, tmp_path, monkeypatch):
     with pytest.raises(InputError, match=r"ends in \.onnx"):
         export_run(run, "onnx", tmp_path / "net.pt")
-    with pytest.raises(InputError, match="no form of export is called 'coreml'"):
+    with pytest.raises(InputError, match="no format of export is called 'coreml'"):
         export_run(run, "coreml")
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     with pytest.raises(InputError, match=r"pip install -e '\.\[export\]'"):
@@ -117,11 +163,6 @@ def test_a_file_in_the_way_of_the_folder_is_told(run, tmp_path):
     (tmp_path / "taken").write_text("mine")
     with pytest.raises(InputError, match=r"net\.pt2: cannot be written"):
         export_run(run, "torch", tmp_path / "taken" / "net.pt2")
-
-
-def test_one_test_image_is_enough_to_compare_answers():
-    image = torch.zeros(1, 1, 2, 2)
-    assert export.largest_difference(lambda seen: (seen,), lambda seen: (seen + 1,), image) == 1
 
 
 WITHOUT_TORCH = (

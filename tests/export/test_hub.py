@@ -6,6 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from huggingface_hub import ModelCard
+from PIL import Image
 from safetensors.torch import load_file, save_file
 
 from maxmincaps import NORMALIZATIONS, CapsNet, InputError, Normalization, Run, load_network
@@ -40,6 +42,27 @@ def test_the_card_of_a_run_has_data_recipe_accuracy_budget_licence_and_citation(
     assert json.loads(card.partition("```json")[2].partition("```")[0]) == json.loads(record.recipe.to_json())
     for words in ("120 images to train", "1 epoch, 3 steps", "license: mit", "arXiv:1903.09662", "LeCun"):
         assert words in card
+
+
+def test_a_hub_folder_names_its_classes_its_preprocessing_and_its_accuracy(run, tmp_path, command):
+    command("export", run, "--to", "hub", "--out", tmp_path / "hub")
+    config = json.loads((tmp_path / "hub" / "config.json").read_text())
+    assert config["id2label"]["7"] == "7"
+    preprocessing = json.loads((tmp_path / "hub" / "preprocessor_config.json").read_text())
+    assert (preprocessing["height"], preprocessing["grey"], preprocessing["whiten"]) == (28, True, False)
+    card = ModelCard.load(tmp_path / "hub" / "README.md").data
+    assert card.pipeline_tag == "image-classification"
+    assert card.eval_results[0].metric_value == pytest.approx(Run(run).result.best_test_accuracy)
+    modes = {path.stat().st_mode & 0o777 for path in (tmp_path / "hub").iterdir()}
+    assert len(modes) == 1, "all files are readable by the same people"
+
+
+def test_a_hub_folder_classifies_image_files_as_its_run_does(run, tmp_path, command):
+    command("export", run, "--to", "hub", "--out", tmp_path / "hub")
+    Image.new("L", (50, 31), 200).save(tmp_path / "grey.png")
+    words = ["predict", tmp_path / "grey.png", "--json", "--run"]
+    told = [command(*words, folder)[1] for folder in (run, tmp_path / "hub")]
+    assert json.loads(told[0]) == json.loads(told[1])
 
 
 def test_a_card_without_a_record_claims_nothing(tmp_path):

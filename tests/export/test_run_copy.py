@@ -1,6 +1,7 @@
 """Records to share: small, enough for every command that uses a network; and the one that comes with the package."""
 
 import shutil
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -15,7 +16,7 @@ MOST_BYTES = 17_000_000
 
 def test_a_record_to_share_is_half_as_large_and_answers_nearly_as_before(run, tmp_path, command):
     small = tmp_path / "small"
-    code, shown = command("export", run, "--to", "record", "--out", small)
+    code, shown = command("export", run, "--to", "run", "--out", small)
     assert code == 0
     assert "of 1000 test images right" in shown
     images = torch.rand(2, 1, 28, 28)
@@ -38,18 +39,18 @@ def test_what_lies_in_the_way_is_not_written_over(run, tmp_path, command):
 
 
 def test_an_unfinished_run_is_not_shared(tmp_path, run):
-    from maxmincaps.export.run_copy import save_small_record
+    from maxmincaps.export.run_copy import save_small_run
 
     (tmp_path / "run").mkdir()
     for name in ("recipe.json", "data.json", "environment.json"):
         (tmp_path / "run" / name).write_bytes((run / name).read_bytes())
     with pytest.raises(InputError, match="unfinished"):
-        save_small_record(tmp_path / "run", tmp_path / "small")
+        save_small_run(tmp_path / "run", tmp_path / "small")
     assert not (tmp_path / "small").exists()
 
 
-@pytest.mark.parametrize("part", ["save_tensors", "evaluate_run"])
-def test_a_record_to_share_that_could_not_be_made_leaves_the_folder_empty(tmp_path, run, monkeypatch, part):
+@pytest.mark.parametrize("part", ["save_tensors", "class_lengths"])
+def test_a_record_to_share_that_could_not_be_made_leaves_nothing(tmp_path, run, monkeypatch, part):
     from maxmincaps.export import run_copy as record
 
     def fails(*_):
@@ -57,8 +58,8 @@ def test_a_record_to_share_that_could_not_be_made_leaves_the_folder_empty(tmp_pa
 
     monkeypatch.setattr(record, part, fails)
     with pytest.raises(InputError, match="no space left"):
-        record.save_small_record(run, tmp_path / "small")
-    assert not any((tmp_path / "small").iterdir())
+        record.save_small_run(run, tmp_path / "small")
+    assert not any(tmp_path.iterdir())
 
 
 def test_a_record_to_share_does_not_tell_where_its_user_keeps_images(tmp_path, run, monkeypatch):
@@ -67,9 +68,9 @@ def test_a_record_to_share_does_not_tell_where_its_user_keeps_images(tmp_path, r
     shutil.copytree(run, tmp_path / "run")
     own = Run(tmp_path / "run")
     own.write("recipe.json", own.recipe.with_changes(dataset="secret/patients").to_json())
-    own.write("data.json", own.data.model_copy(update={"name": "secret/patients"}))
-    monkeypatch.setattr(record, "evaluate_run", lambda *_: (0.5, 10))
-    shared = record.save_small_record(own.folder, tmp_path / "small", "last")
+    own.write("data.json", own.data.model_copy(update={"name": "secret/patients", "dataset_path": "/secret/patients"}))
+    monkeypatch.setattr(record, "images_seen", lambda _: SimpleNamespace(test=load("mnist-5k", "test")))
+    shared = record.save_small_run(own.folder, tmp_path / "small", "last")
     texts = [path.read_text() for path in shared.folder.iterdir() if path.suffix != ".safetensors"]
     assert not any("secret" in text for text in texts)
     assert any('load_network("this folder", "last")' in text for text in texts)

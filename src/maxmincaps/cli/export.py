@@ -13,24 +13,31 @@ from maxmincaps.errors import InputError
 def export(
     run: RunFolder,
     *,
-    to: Literal["onnx", "torch", "hub", "record"] = "onnx",
+    to: Literal["onnx", "torch", "hub", "run", "record"] = "onnx",
     out: Path | None = None,
     couplings: Annotated[bool, Parameter(negative="")] = False,
     weights: Weights = "best",
+    tolerance: float = 1e-4,
+    overwrite: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
     """Write a trained network for other programs, and check that it answers as before.
 
-    ONNX and torch programs take any number of images, pixels in 0…1, and give lengths, poses and reconstruction.
+    ONNX and torch programs take any number of images, pixels in 0…1, and return lengths, poses and reconstruction.
 
     Parameters
     ----------
     to: str
         onnx, torch (an ExportedProgram), hub (a folder that `CapsNet.from_pretrained` reads, with a model card), or
-        record (a copy to share: one epoch's weights in half precision, and a card).
+        run (a small copy to share: one epoch's weights in half precision, and a model card; `record` is its old name).
     out: Path
-        The file to write; for hub and record, the folder. Default: the run's name, here.
+        The file to write; for hub and run, the folder. Default: the run's name, here.
     couplings: bool
-        Give the couplings of the last iteration too.
+        Return the couplings of the last iteration too (onnx and torch).
+    tolerance: float
+        Largest difference to torch that is accepted (onnx and torch). Couplings of a child whose logits have a range
+        below 0.01 may differ by more, in proportion to 1 / range, as Max-Min divides by the range.
+    overwrite: bool
+        Replace an existing file (onnx and torch).
     """
     if couplings and to not in ("onnx", "torch"):
         raise InputError(f"--couplings is for onnx and torch programs; {to} has the whole network")
@@ -38,18 +45,22 @@ def export(
         from maxmincaps.export.card import save_for_hub
 
         written = save_for_hub(run, out or Path(f"{run.resolve().name}-hub"), weights)
-        console.say(f"wrote {written}: config.json, model.safetensors and README.md ({weights} weights)")
+        names = ", ".join(sorted(path.name for path in written.iterdir()))
+        console.say(f"wrote {written}: {names} ({weights} weights)")
         return
-    if to == "record":
-        from maxmincaps.export.run_copy import save_small_record
+    if to in ("run", "record"):
+        from maxmincaps.export.run_copy import save_small_run
 
-        shared = save_small_record(run, out or Path(f"{run.resolve().name}-small"), weights)
-        console.say(f"wrote {shared.folder}: {percent(shared.accuracy)} of {shared.images} test images right")
+        small = save_small_run(run, out or Path(f"{run.resolve().name}-small"), weights)
+        console.say(
+            f"wrote {small.folder}: {percent(small.accuracy)} of {small.images} test images right ({weights} weights)"
+        )
         return
     from maxmincaps.export.run import export_run
 
-    done = export_run(run, to, out, couplings=couplings, weights=weights)
+    done = export_run(run, to, out, couplings=couplings, weights=weights, tolerance=tolerance, overwrite=overwrite)
+    differences = ", ".join(f"{name} {difference:.1e}" for name, difference in done.differences.items())
     console.say(
-        f"wrote {done.path}: {done.path.stat().st_size / 1e6:.1f} MB, {', '.join(done.outputs)}\n"
-        f"largest difference to torch on {done.images} test images: {done.difference:.1e}"
+        f"wrote {done.path}: {done.path.stat().st_size / 1e6:.1f} MB ({weights} weights)\n"
+        f"largest difference to torch on {done.images} {done.checked_on}: {differences}"
     )

@@ -1,22 +1,92 @@
 """`maxmincaps predict`, `evaluate` and `verify`: use and check a trained network."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from maxmincaps.cli.terminal import bar, console, percent, styled
+from maxmincaps.cli.terminal import bar, console, percent, print_json, styled, table, write_csv
+
+if TYPE_CHECKING:
+    from maxmincaps.training.predict import Prediction
+    from maxmincaps.training.responses import Responses
 
 RunFolder = Annotated[Path, Parameter(help="A run folder.")]
 Weights = Annotated[Literal["best", "last"], Parameter(help="Weights of the best epoch or of the last one.")]
+Json = Annotated[bool, Parameter(negative="", help="Print JSON instead of tables.")]
+Csv = Annotated[Path | None, Parameter(help="Write the table to this file.")]
+MOST_CLASSES = 30
+"""A confusion matrix of more classes does not fit on a screen."""
 
 
-def evaluate(run: RunFolder, *, weights: Weights = "best") -> None:
-    """Measure a run's network on its whole test set again."""
+def evaluate(
+    run: RunFolder, *, weights: Weights = "best", dataset: str | None = None, json: Json = False, csv: Csv = None
+) -> None:
+    """Measure a run's network on its whole test set again, or on other images with the same classes.
+
+    Prints accuracy, precision and recall of each class, and the confusion matrix.
+
+    Parameters
+    ----------
+    dataset: str
+        A dataset's name, a folder with one subfolder per class, or an .npz file. Default: the run's own test set. All
+        images of a folder are used, unless it has train/ and test/.
+    csv: Path
+        Write precision, recall and number of images of each class to this file.
+    """
+    from maxmincaps.analysis.responses import confusion
     from maxmincaps.training.verify import evaluate_run
 
-    measured, images = evaluate_run(run, weights)
-    console.print(f"{percent(measured)} of {images} test images ({weights} weights of {run})")
+    found = evaluate_run(run, weights, dataset)
+    accuracy = 1 - len(found.wrong) / len(found.labels)
+    rows = _class_rows(found)
+    if csv:
+        write_csv(csv, rows)
+    if json:
+        facts = {"run": str(run), "weights": weights, "dataset": dataset, "images": len(found.labels)}
+        print_json({**facts, "accuracy": accuracy, "classes": rows, "confusion": confusion(found).tolist()})
+        return
+    where = f"images of {dataset}" if dataset else "test images"
+    console.say(f"{percent(accuracy)} of {len(found.labels)} {where} ({weights} weights of {run})")
+    if csv:
+        console.say(f"{len(rows)} rows in {csv}")
+        return
+    shown = table("Classes", "class", "#images", "#precision", "#recall", "#F1")
+    for row in rows:
+        shown.add_row(row["class"], str(row["images"]), *(percent(row[name]) for name in ("precision", "recall", "f1")))
+    console.print(shown)
+    print_confusion(found)
+
+
+def _class_rows(found: "Responses") -> list[dict[str, Any]]:
+    """Return number of images, precision, recall and F1 score of each class, as fractions of 1."""
+    from maxmincaps.analysis.responses import confusion
+
+    counts = confusion(found)
+    rows = []
+    for label, name in enumerate(found.classes):
+        right, images, predicted = (int(n) for n in (counts[label, label], counts[label].sum(), counts[:, label].sum()))
+        scores = {
+            "precision": right / predicted if predicted else None,
+            "recall": right / images if images else None,
+            "f1": 2 * right / (images + predicted) if images + predicted else None,
+        }
+        rows.append({"class": name, "images": images, **scores})
+    return rows
+
+
+def print_confusion(found: "Responses") -> None:
+    """Print the confusion matrix, if it fits on a screen."""
+    from maxmincaps.analysis.responses import confusion
+
+    if len(found.classes) > MOST_CLASSES:
+        console.say(f"the confusion matrix of {len(found.classes)} classes is in --json")
+        return
+    title = "Confusion matrix: true class by row, predicted class by column"
+    shown = table(title, "", *(f"#{name}" for name in found.classes))
+    for name, counts in zip(found.classes, confusion(found).tolist(), strict=True):
+        shown.add_row(name, *(str(count) if count else "·" for count in counts))
+    console.print(shown)
 
 
 def predict(
@@ -24,42 +94,62 @@ def predict(
     *,
     run: Path | None = None,
     weights: Weights = "best",
-    swap: Annotated[bool, Parameter(negative="")] = False,
+    invert: Annotated[bool, Parameter(name=("--invert", "--swap"), negative="")] = False,
+    json: Json = False,
+    csv: Csv = None,
 ) -> None:
     """Classify image files: resized to what the network takes, in grey or colour as it was trained.
 
-    A picture that is not square keeps its proportions: the empty ends of its longer side are cut, and its shorter side
-    is filled up with the colour of its border. A network of your own images gets it stretched, as it got those.
+    An image that is not square keeps its proportions: the empty ends of its longer side are cut, and its shorter side
+    is padded with the colour of its border. For a network of your own images it is stretched, as in training.
+
+    The length of a class capsule grows with the evidence for the class. It is not a probability.
 
     Parameters
     ----------
     images: list[Path]
-        Image files of any common format.
+        Image files of any common format, or folders of them.
     run: Path
-        The folder of a run's record. Default: the digit network that comes with the package.
-    swap: bool
-        Swap light and dark first: for dark strokes on light paper, as our networks know light ones on dark.
+        A run folder. Default: the digit network that comes with the package.
+    invert: bool
+        Exchange light and dark first: for dark strokes on light paper, as MNIST has light strokes on dark ground.
+    csv: Path
+        Write file, class and lengths to this file.
     """
-    from maxmincaps.training.predict import Predictor, recognised
+    from maxmincaps.training.predict import Predictor, image_files
     from maxmincaps.training.run import SHIPPED_RUN
 
     predictor = Predictor.of(run or SHIPPED_RUN, weights)
-    for path in images:
-        picture = predictor.picture(path)
-        lengths = predictor.lengths(1 - picture if swap else picture)
-        said = ("  is  ", (predictor.classes[int(lengths.argmax())], "bold green"))
-        if not recognised(lengths.max().item(), predictor.recipe):
-            said = ("  is not recognised: ", (f"no length reaches {predictor.recipe.margin_low}", "yellow"))
-        console.say(styled("\n", (str(path), "bold"), *said))
-        width = max(len(name) for name in predictor.classes)
-        for name, length in zip(predictor.classes, lengths.tolist(), strict=True):
-            console.print(f"  {name:>{width}}  {length:.2f}  {bar(length)}")
-        if not swap and predictor.may_be_swapped(picture):
-            console.print("  mostly light: if its strokes are dark, add --swap", style="yellow")
+    files = image_files(images)
+    found = [predictor.predict(path, invert=invert) for path in files]
+    if csv:
+        write_csv(csv, [{"file": one.path, "class": one.predicted or "", **one.lengths} for one in found])
+    if json:
+        fields = ("path", "predicted", "lengths")
+        print_json([{name: getattr(one, name) for name in fields} | {"weights": weights} for one in found])
+        return
+    if csv:
+        console.say(f"{len(found)} rows in {csv} ({weights} weights of {run or 'the network of the package'})")
+        return
+    for one in found:
+        _print_prediction(one, predictor.recipe.margin_low)
+    console.say(f"\n{weights} weights of {run or 'the network that comes with the package'}")
+
+
+def _print_prediction(found: "Prediction", margin: float) -> None:
+    verdict: tuple[Any, ...] = ("  is  ", (found.predicted or "", "bold green"))
+    if found.predicted is None:
+        verdict = ("  is not recognised: ", (f"no length reaches {margin}", "yellow"))
+    console.say(styled("\n", (found.path, "bold"), *verdict))
+    width = max(len(name) for name in found.lengths)
+    for name, length in found.lengths.items():
+        console.print(f"  {name:>{width}}  {length:.2f}  {bar(length)}")
+    if found.looks_inverted:
+        console.print("  mostly light: if its strokes are dark, add --invert", style="yellow")
 
 
 def verify(run: RunFolder) -> None:
-    """Check that a record is whole, that its files are sound, and that its weights give the figures it states."""
+    """Check that a run folder is whole, that its files are sound, and that its weights give the figures it states."""
     from maxmincaps.training.verify import verify_run
 
     for line in verify_run(run):

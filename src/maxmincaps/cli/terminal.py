@@ -1,6 +1,8 @@
 """How our commands look: progress bars with the time left, tables, bars of lengths."""
 
 import csv
+import io
+import json
 import os
 import sys
 from collections.abc import Sequence
@@ -12,13 +14,15 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from maxmincaps.errors import CONTROLS, InputError
+from maxmincaps.errors import CONTROLS
+from maxmincaps.files import write_atomic
 from maxmincaps.recipe import Recipe
 from maxmincaps.training.observer import Observer
 from maxmincaps.training.schema import EpochMetrics
 from maxmincaps.wording import percent, pluralize
 
 WIDE = 200
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 class Terminal(Console):
@@ -108,14 +112,25 @@ def bar(value: float, width: int = 30) -> str:
 
 
 def write_csv(path: Path, rows: Sequence[dict[str, Any]]) -> None:
-    """Write rows to a file, under the names of their columns."""
-    try:
-        with path.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, list(rows[0]) if rows else [], lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(rows)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror}") from None
+    """Write rows to a file, whole or not at all, with the names of the columns in the first line.
+
+    A spreadsheet would run text that begins with =, +, - or @ as a formula. Such text gets an apostrophe before it.
+    """
+    file = io.StringIO(newline="")
+    columns = list(rows[0]) if rows else []
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(map(_without_formula, columns))
+    writer.writerows([_without_formula(row[name]) for name in columns] for row in rows)
+    write_atomic(path, file.getvalue().encode("utf-8", "replace"))
+
+
+def _without_formula(value: Any) -> Any:
+    return f"'{value}" if isinstance(value, str) and value[:1] in FORMULA else value
+
+
+def print_json(value: Any) -> None:
+    """Print a value as JSON, unbroken and without colours, for other programs."""
+    sys.stdout.write(json.dumps(value, indent=2) + "\n")
 
 
 def table(title: str, *columns: str) -> Table:

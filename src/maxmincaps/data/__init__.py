@@ -1,1 +1,1 @@
-"""The images: fetched and verify_run, read, augmented, and dealt out in batches."""
+"""The images: fetched, verified, read, augmented, and dealt out in batches."""

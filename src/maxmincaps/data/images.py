@@ -17,7 +17,8 @@ from maxmincaps.data.catalog import DATASETS, Dataset
 from maxmincaps.errors import InputError, check_name
 from maxmincaps.recipe import DataSettings
 
-Split = Literal["train", "test"]
+Split = Literal["train", "test", "evaluation"]
+"""`evaluation` is the test split, or all images of one's own data that has no test split."""
 LUMA = (0.299, 0.587, 0.114)  # how bright red, green and blue look (ITU-R BT.601, as Pillow's "L")
 
 
@@ -94,7 +95,7 @@ def load(
 
     >>> load("mnist-5k", "test")  # doctest: +SKIP
     """
-    check_name(split, ("train", "test"), "split")
+    check_name(split, ("train", "test", "evaluation"), "split")
     if str(name) in DATASETS:
         found = _from_cache(DATASETS[str(name)], split, cache, seed)
     elif own.is_own(name):

@@ -42,7 +42,7 @@ def read(path: Path, split: str, *, image_size: int | None, grey: bool | None, s
 
     Args:
         path: A folder, or an .npz or .npy file.
-        split: "train" or "test".
+        split: "train", "test", or "evaluation": the test split, or all images if the data has none.
         image_size: Side to which image files are resized. Default: the size of the first one.
         grey: Whether image files are read in grey. Default: as the first one is.
         seed: Seed of the split and of the order of the training images.
@@ -91,13 +91,14 @@ def _from_folder(path: Path, split: str, image_size: int | None, grey: bool | No
     # If train/ has image files and no subfolders, it is a class like the others, as in bus/, car/, train/.
     root = path / "train" if _has_folders(path / "train") else path
     has_test = root != path and (path / "test").is_dir()
-    classes = _class_folders(root)
+    classes = _class_folders(root, least=1 if split == "evaluation" else 2)
     files, labels = _pictures_in(root, classes)
     height, width, first_grey = _first_look(files[0])
     if image_size is not None:
         height = width = image_size
     if not has_test:
-        chosen = divided(labels, split, seed, path, classes)
+        everything = np.arange(len(labels))
+        chosen = everything if split == "evaluation" else divided(labels, split, seed, path, classes)
     elif split == "train":
         chosen = shuffled(np.arange(len(labels)), seed)
     else:
@@ -270,13 +271,13 @@ def _from_arrays(where: Path, arrays: _Members, split: str, seed: int) -> Own:
         raise InputError(f"{where}: expected at most as many classes as labels, found {arrays.count('classes'):,}")
     train_labels = _labels(arrays.read(keys[1]), f"{where}, {keys[1]}")
     classes = _classes(arrays, train_labels, where)
-    if len(keys) == 4 and split == "test":
+    if len(keys) == 4 and split != "train":
         pixels, labels = pixels_from(arrays.read(keys[2]), f"{where}, {keys[2]}"), arrays.read(keys[3])
         labels = _labels(labels, f"{where}, {keys[3]}")
     else:
         pixels, labels = pixels_from(arrays.read(keys[0]), f"{where}, {keys[0]}"), train_labels
     _check_labels(labels, classes, where)
-    if len(keys) == 2:
+    if len(keys) == 2 and split != "evaluation":
         chosen = divided(labels, split, seed, where, classes)
     elif split == "train":
         chosen = shuffled(np.arange(len(labels)), seed)

@@ -1,4 +1,4 @@
-"""Weights from elsewhere: a plain PyTorch CapsNet's state dict, in the layouts that public implementations have.
+"""Load weights of other CapsNet implementations in PyTorch, in the layouts that public ones have.
 
 All have Conv1, PrimaryCaps (one convolution or several), W, and a decoder of linear layers, in this order. They differ
 in which numbers of PrimaryCaps form a capsule, and in the order of W's axes:
@@ -18,10 +18,11 @@ from typing import Any, Literal
 
 import torch
 from einops import EinopsError, rearrange
-from torch import Tensor
+from torch import Tensor, nn
 
 from maxmincaps.capsules.layers import PrimaryCapsules
 from maxmincaps.capsules.network import CapsNet
+from maxmincaps.capsules.routing import squash
 from maxmincaps.capsules.shapes import Images, Parts
 from maxmincaps.errors import InputError, check_name, one_line
 
@@ -30,12 +31,23 @@ Pair = tuple[Tensor, Tensor]
 """Weight and bias of one layer."""
 
 
-class FlatCapsules(PrimaryCapsules):
-    """Capsules of numbers that follow one another in memory, whatever channel and place they are of."""
+class FlatCapsules(nn.Module):
+    """PrimaryCapsules whose capsules are numbers that follow one another in memory, at neighbouring places.
 
-    def grouped(self, maps: Images) -> Parts:
-        """Take them as they come."""
-        return maps.flatten(1).unflatten(1, (-1, self.part_pose))
+    Args:
+        primary: The layer whose convolution and settings are used.
+    """
+
+    def __init__(self, primary: PrimaryCapsules) -> None:
+        super().__init__()
+        self.convolution, self.part_pose = primary.convolution, primary.part_pose
+        self.relu, self.squash, self.scale = primary.relu, primary.squash, primary.scale
+
+    def forward(self, features: Images) -> Parts:
+        """Return the poses of all capsules, (batch, child, part)."""
+        maps = self.convolution(features) * self.scale
+        parts = (maps.relu() if self.relu else maps).flatten(1).unflatten(1, (-1, self.part_pose))
+        return squash(parts) if self.squash else parts
 
 
 def network_from_weights(
@@ -47,10 +59,19 @@ def network_from_weights(
     axes: str | None = None,
     **settings: Any,
 ) -> CapsNet:
-    """Build a CapsNet with the weights of another implementation, found by their shapes, whatever their names are.
+    """Build a CapsNet with the weights of another implementation. Layers are recognised by shape, not by name.
 
-    `primary` and `axes` say how its capsules and W are laid out, where the shapes alone do not tell. Other `settings`
-    are those of `CapsNet`; as in most public implementations, the normalization is softmax and PrimaryCaps has no ReLU.
+    Args:
+        state: The state dict.
+        image_shape: (channels, height, width) of the images.
+        classes: Number of classes.
+        primary: Layout of the capsules in PrimaryCaps, where the shapes leave it open; see this module's docstring.
+        axes: Order of W's axes, where the shapes leave it open; see this module's docstring.
+        **settings: Settings of `CapsNet`. As in most public implementations, the normalization is softmax and
+            PrimaryCaps has no ReLU.
+
+    Raises:
+        InputError: If the weights do not fit together, or some of them have no place in a CapsNet.
     """
     conv1, capsules, votes, layers, rest = _found(state)
     if len({pair[0].shape for pair in capsules}) > 1:
@@ -80,7 +101,7 @@ def network_from_weights(
         weight, bias = (rearrange(each, "(part type) ... -> (type part) ...", part=part) for each in (weight, bias))
     network = CapsNet(**settings, types=len(weight) // part, part_pose=part, class_pose=pose)
     if layout == "flat":
-        network.primary.__class__ = FlatCapsules
+        network.add_module("primary", FlatCapsules(network.primary))
         network.cannot_be_saved = "no setting describes capsules of numbers at neighbouring places"
     pairs = {"conv1": conv1, "primary.convolution": (weight, bias)}
     pairs |= {f"decoder.layers.{2 * number}": layer for number, layer in enumerate(layers)}
@@ -103,9 +124,9 @@ def network_from_weights(
 
 
 def _found(state: Mapping[str, Tensor]) -> tuple[Pair, list[Pair], Tensor, list[Pair], dict[str, Tensor]]:
-    """Tell Conv1, the convolutions of PrimaryCaps, W and the decoder's layers apart: W alone has no bias beside it.
+    """Return Conv1, the convolutions of PrimaryCaps, W, the decoder's layers, and all other tensors by name.
 
-    What is neither of them comes last, by its name.
+    W is the only one of them without a bias.
     """
     stems = [name.removesuffix("weight") for name in state if name.endswith("weight")]
     pairs = [(f"{stem}weight", f"{stem}bias") for stem in stems if f"{stem}bias" in state]
@@ -125,7 +146,7 @@ def _found(state: Mapping[str, Tensor]) -> tuple[Pair, list[Pair], Tensor, list[
 
 
 def _rearranged(votes: Tensor, axes: str, rows: int, columns: int) -> Tensor:
-    """Bring W with the named axes to "child parent pose part"."""
+    """Rearrange W with the named axes to "child parent pose part"."""
     by_place = "row" in axes
     try:
         return rearrange(
@@ -139,7 +160,7 @@ def _rearranged(votes: Tensor, axes: str, rows: int, columns: int) -> Tensor:
 
 
 def _guessed(votes: Tensor, classes: int, places: int, capsules: list[Pair]) -> Tensor:
-    """Bring W to "child parent pose part" by what the lengths of its axes can mean, if that is one thing only."""
+    """Rearrange W to "child parent pose part" by the lengths of its axes, if only one order fits them."""
     each = len(capsules[0][0])
     channels = each * len(capsules)
     orders = [

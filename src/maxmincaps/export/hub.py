@@ -21,10 +21,13 @@ from safetensors.torch import load_file, save_file
 from maxmincaps.capsules.multipliers import fold_multipliers
 from maxmincaps.capsules.network import CapsNet
 from maxmincaps.errors import InputError, one_line
+from maxmincaps.files import check_regular, read_text
 from maxmincaps.recipe import NetworkSettings, in_words
 from maxmincaps.training.checkpoint import check_finite
 
 CONFIG, WEIGHTS, CARD = constants.CONFIG_NAME, constants.SAFETENSORS_SINGLE_FILE, constants.REPOCARD_NAME
+DESCRIPTIONS = ("id2label", "label2id")
+"""Entries of config.json that describe the classes and are no settings of the network."""
 
 
 class _Config(NetworkSettings):
@@ -106,6 +109,7 @@ def load(name: str | Path, *, map_location: str = "cpu", where: Mapping[str, Any
     config, weights = (_file(name, file, where) for file in (CONFIG, WEIGHTS))
     network = _unfilled({**_read_config(config), **settings}, config)
     try:
+        check_regular(weights)
         network.load_state_dict(load_file(weights, device=map_location), assign=True)
     except FileNotFoundError:
         raise InputError(f"{weights}: there is no such file") from None
@@ -119,7 +123,15 @@ def load(name: str | Path, *, map_location: str = "cpu", where: Mapping[str, Any
 def model_card(network: CapsNet, facts: Mapping[str, Any]) -> ModelCard:
     """Return the model card; `facts` are what a run knows and a network does not, such as its accuracy."""
     template = files("maxmincaps.export").joinpath("card.md.jinja").read_text(encoding="utf-8")
-    data = ModelCardData(library_name="maxmincaps", license="mit", tags=["capsule-networks"])
+    metrics = facts.get("metrics")
+    data = ModelCardData(
+        library_name="maxmincaps",
+        license="mit",
+        tags=["capsule-networks"],
+        pipeline_tag="image-classification",
+        model_name=facts.get("title", "A capsule network") if metrics else None,
+        eval_results=metrics,
+    )
     return ModelCard.from_template(data, template_str=template, settings=_config_json(network), **facts)
 
 
@@ -140,14 +152,14 @@ def _file(name: str | Path, file: str, where: Mapping[str, Any]) -> Path:
 
 def _read_config(path: Path) -> dict[str, Any]:
     try:
-        config = json.loads(path.read_text(encoding="utf-8"))
+        config = json.loads(read_text(path))
     except FileNotFoundError:
         raise InputError(f"{path}: there is no such file") from None
     except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{path}: its config.json cannot be read: {one_line(error)}") from None
     if not isinstance(config, dict):
         raise InputError(f"{path}: expected a table of settings in config.json, found {type(config).__name__}")
-    return config
+    return {name: setting for name, setting in config.items() if name not in DESCRIPTIONS}
 
 
 def _unfilled(settings: dict[str, Any], path: Path) -> CapsNet:

@@ -1,37 +1,44 @@
-"""A trained network as an ONNX file, which runs without torch and without this package."""
+"""Convert a trained network to an ONNX file, which runs without torch and without this package."""
 
 import logging
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from maxmincaps.errors import import_extra
-from maxmincaps.export.program import Answers, program_of
+from maxmincaps.export.program import ExportedNetwork, Written, program_of
 
 
-def write_onnx(answers: Answers, path: Path, notes: dict[str, str]) -> Callable[[Tensor], tuple[Tensor, ...]]:
-    """Write one ONNX file with the notes as its metadata; give what the file answers in onnxruntime."""
+def to_onnx(answers: ExportedNetwork, notes: dict[str, str]) -> Written:
+    """Return the bytes of an ONNX file whose metadata are `notes`, and a function that runs them in onnxruntime."""
     for module in ("onnx", "onnxscript"):
         import_extra("export", module)
     runtime = import_extra("export", "onnxruntime")
     with _quiet():
         program = torch.onnx.export(
-            program_of(answers), input_names=["images"], output_names=list(answers.outputs), verbose=False
+            program_of(answers),
+            input_names=["images"],
+            output_names=list(answers.outputs),
+            dynamic_shapes=({0: "batch"},),
+            verbose=False,
         )
     assert program is not None
     program.model.metadata_props.update(notes)
-    program.save(path)
-    session = runtime.InferenceSession(path, providers=["CPUExecutionProvider"])
-    return lambda images: tuple(torch.from_numpy(found) for found in session.run(None, {"images": images.numpy()}))
+    content = program.model_proto.SerializeToString()
+    session = runtime.InferenceSession(content, providers=["CPUExecutionProvider"])
+
+    def run(images: Tensor) -> tuple[Tensor, ...]:
+        return tuple(torch.from_numpy(found) for found in session.run(None, {"images": images.numpy()}))
+
+    return Written(content, run)
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep back what the exporter says of itself: torchvision is not used here, and LeafSpec is its own affair."""
+    """Hide the exporter's messages about a missing torchvision and about its own use of LeafSpec."""
     registration = logging.getLogger("torch.onnx._internal.exporter._registration")
     level = registration.level
     registration.setLevel(logging.ERROR)

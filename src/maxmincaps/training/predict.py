@@ -1,11 +1,13 @@
-"""From an image file to the lengths of a trained network's classes."""
+"""Classify image files with a trained network."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Self
 
 import torch
 from jaxtyping import Float
+from pydantic import Field
 from torch import Tensor
 
 from maxmincaps.capsules.network import CapsNet
@@ -13,18 +15,62 @@ from maxmincaps.data.augment import crop_of, for_testing
 from maxmincaps.data.batches import as_float
 from maxmincaps.data.catalog import DATASETS
 from maxmincaps.data.formats import MOST_PIXELS
-from maxmincaps.data.image_files import read_picture
+from maxmincaps.data.image_files import PICTURES, read_picture
 from maxmincaps.errors import InputError
+from maxmincaps.files import read_text
 from maxmincaps.recipe import Recipe
 from maxmincaps.training.checkpoint import load_network
 from maxmincaps.training.run import SHIPPED_RUN, Run
+from maxmincaps.training.schema import RunFile
 
+PREPROCESSING = "preprocessor_config.json"
 Picture = Float[Tensor, "channel height width"]  # pixels in 0…1
+
+
+class Preprocessing(RunFile):
+    """preprocessor_config.json of a hub folder: what is done to an image file before the network sees it."""
+
+    dataset: str
+    classes: tuple[str, ...]
+    height: int = Field(ge=1, le=1 << 13)
+    width: int = Field(ge=1, le=1 << 13)
+    """Images are resized to height × width, in proportion if the dataset is one of the catalogue."""
+    grey: bool
+    crop: int = Field(ge=0)
+    """Side of the central window that is cut then; 0 for none."""
+    whiten: bool
+    """Whether each image is scaled to mean 0 and variance 1."""
+    rescale_factor: float = 1 / 255
+    margin_low: float = Field(ge=0, le=1)
+    """An image is not recognised if no length reaches this."""
+
+    @classmethod
+    def of(cls, run: Run, dataset: str) -> Self:
+        """Describe the preprocessing of a run. `dataset` is the name that others may read."""
+        height, width = size_before_crop(run)
+        recipe, data = run.recipe, run.data
+        return cls(
+            dataset=dataset,
+            classes=data.classes,
+            height=height,
+            width=width,
+            grey=data.image_shape[0] == 1,
+            crop=crop_of(recipe) or 0,
+            whiten=recipe.whiten,
+            margin_low=recipe.margin_low,
+        )
 
 
 @dataclass(frozen=True)
 class Predictor:
-    """A trained network that takes image files."""
+    """A trained network with the preprocessing of its images.
+
+    Args:
+        network: The network.
+        recipe: The recipe that it was trained by: crop, whitening and margins are used.
+        classes: The name of each class.
+        size_before_crop: (height, width) to which images are resized before the central window is cut.
+    """
 
     network: CapsNet
     recipe: Recipe
@@ -33,58 +79,112 @@ class Predictor:
 
     @classmethod
     def of(cls, folder: Path | str = SHIPPED_RUN, weights: Literal["best", "last"] = "best") -> Self:
-        """Load the network of a record. Default: the one that comes with the package."""
-        record = Run(Path(folder))
-        network, classes = load_network(folder, weights), record.data.classes
-        return cls(network, record.recipe, classes, size_before_crop(record))
+        """Load the network of a run folder or of an exported hub folder. Default: the one of the package."""
+        run = Run(Path(folder))
+        if not run.exists and (run.folder / PREPROCESSING).exists():
+            return cls.from_hub_folder(run.folder)
+        return cls(load_network(folder, weights), run.recipe, run.data.classes, size_before_crop(run))
+
+    @classmethod
+    def from_hub_folder(cls, folder: Path) -> Self:
+        """Load the network of a folder that `maxmincaps export --to hub` wrote."""
+        network = CapsNet.from_pretrained(folder)
+        told = Preprocessing.parse(read_text(folder / PREPROCESSING), folder / PREPROCESSING)
+        classes = network.digits.weights.shape[1]
+        if len(told.classes) != classes:
+            raise InputError(f"{folder / PREPROCESSING}: expected {classes} classes, found {len(told.classes)}")
+        recipe = Recipe(dataset=told.dataset, crop=told.crop, whiten=told.whiten, margin_low=told.margin_low)
+        return cls(network, recipe, told.classes, (told.height, told.width))
 
     def picture(self, path: Path | str) -> Picture:
-        """Read an image file as the network was tested: at its dataset's size and colours, then the central window."""
+        """Read an image file at the size and in the colours of the test images, and cut the central window."""
         mode = "L" if self.network.image_shape[0] == 1 else "RGB"
         pixels = read_picture(Path(path), mode, *self.size_before_crop, in_proportion=in_proportion(self.recipe))
         whole = as_float(torch.tensor(pixels, device="cpu"))
         return central(whole, self.recipe)
 
     def lengths(self, picture: Picture) -> Float[Tensor, "parent"]:
-        """Give the length of each class."""
+        """Return the length of each class capsule for one image with pixels in 0…1, before whitening."""
         with torch.inference_mode():
             return self.network(for_testing(self.recipe.with_changes(crop=0))(picture.unsqueeze(0))).lengths[0]
 
-    def may_be_swapped(self, picture: Picture) -> bool:
-        """Tell whether a picture is mostly light, and the network learned from light strokes on a dark ground."""
+    def predict(self, path: Path | str, *, invert: bool = False) -> "Prediction":
+        """Classify an image file. `invert` exchanges light and dark first."""
+        picture = self.picture(path)
+        lengths = self.lengths(1 - picture if invert else picture).tolist()
+        best = max(range(len(lengths)), key=lengths.__getitem__)
+        found = self.classes[best] if recognised(lengths[best], self.recipe) else None
+        looks_inverted = not invert and self.may_be_inverted(picture)
+        return Prediction(str(path), found, dict(zip(self.classes, lengths, strict=True)), looks_inverted)
+
+    def may_be_inverted(self, picture: Picture) -> bool:
+        """Return whether an image is mostly light, while the network learned from light strokes on dark ground."""
         return self.recipe.dataset in DATASETS and len(picture) == 1 and picture.mean().item() > 0.5
 
 
+@dataclass(frozen=True)
+class Prediction:
+    """The classification of one image file."""
+
+    path: str
+    predicted: str | None
+    """The class of the longest capsule; None if no length reaches the lower margin of the training."""
+    lengths: dict[str, float]
+    """The length of each class capsule. It grows with the evidence for the class, and is not a probability."""
+    looks_inverted: bool = False
+    """Whether light and dark may have to be exchanged."""
+
+
+def image_files(paths: Iterable[Path]) -> list[Path]:
+    """Replace folders by the image files below them, in order.
+
+    Raises:
+        InputError: If a folder has no image files.
+    """
+    found: list[Path] = []
+    for path in paths:
+        if not path.is_dir():
+            found.append(path)
+            continue
+        inside = sorted(
+            file for file in path.rglob("*") if file.suffix.lower() in PICTURES and not file.name.startswith(".")
+        )
+        if not inside:
+            raise InputError(f"{path}: expected image files ({', '.join(PICTURES)}) in this folder, found none")
+        found += inside
+    return found
+
+
 def recognised(longest: float, recipe: Recipe) -> bool:
-    """Tell whether the longest class is there at all: training holds absent ones below the lower margin."""
+    """Return whether the longest class is present: training holds absent classes below the lower margin."""
     return longest >= recipe.margin_low
 
 
 def in_proportion(recipe: Recipe) -> bool:
-    """Tell whether a picture keeps its proportions: those of one's own folders were stretched to the network's size."""
+    """Return whether an image keeps its proportions. Images of one's own folders are stretched, as in training."""
     return recipe.dataset in DATASETS
 
 
 def central(picture: Picture, recipe: Recipe) -> Picture:
-    """Cut from a picture what a network sees of its test images; it is whitened later, where it is classified."""
+    """Cut the window that the network sees of its test images. Whitening follows where the image is classified."""
     return for_testing(recipe.with_changes(whiten=False))(picture.unsqueeze(0))[0]
 
 
-def size_before_crop(record: Run) -> tuple[int, int]:
-    """Give (height, width) of a network's test images, before the window that it sees was cut from them."""
-    recipe, data = record.recipe, record.data
+def size_before_crop(run: Run) -> tuple[int, int]:
+    """Return (height, width) of a network's test images, before the central window is cut."""
+    recipe, data = run.recipe, run.data
     _, seen_height, seen_width = data.image_shape
     if data.size_before_crop is not None:
         height, width = data.size_before_crop
-    elif recipe.image_size is not None:  # from here on: records from before the size was kept
+    elif recipe.image_size is not None:  # from here on: runs of earlier versions, which did not store the size
         height = width = recipe.image_size
     elif recipe.dataset in DATASETS:
         _, height, width = DATASETS[recipe.dataset].shape
     else:
-        height, width = seen_height, seen_width  # own images, whose size is not known: the whole is the window
+        height, width = seen_height, seen_width  # own images of unknown size: the window is the whole image
     crop = crop_of(recipe)
     seen = (crop, crop) if crop else (height, width)
     if seen != (seen_height, seen_width) or min(height, width) < min(seen) or height * width > MOST_PIXELS:
         found = f"{height}×{width} cut to {seen[0]}×{seen[1]}"
-        raise InputError(f"{record.folder}: expected images seen at {seen_height}×{seen_width}, found {found}")
+        raise InputError(f"{run.folder}: expected images seen at {seen_height}×{seen_width}, found {found}")
     return height, width
