@@ -1,5 +1,6 @@
 """The pages in a real browser: what a person does, and what they see."""
 
+import io
 import re
 import sys
 import tempfile
@@ -7,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from maxmincaps import InputError
 from maxmincaps.analysis import poll as polls
@@ -108,12 +110,12 @@ def test_the_empty_pad_says_where_to_draw_until_a_stroke_begins(explorer, page):
 
 def test_the_iteration_slider_moves_the_histograms(explorer, page):
     opened(page, explorer)
-    before = content(page, "routing-left")
+    before = content(page, "histograms-left")
     slide(page, "iteration", "ArrowLeft")
-    second = changed(page, "routing-left", before)
+    second = changed(page, "histograms-left", before)
     assert "iteration 2" in second
     slide(page, "iteration", "ArrowLeft")
-    first = changed(page, "routing-left", second)
+    first = changed(page, "histograms-left", second)
     assert "iteration 1" in first
     assert re.search(r"most near -?0\.0", first)  # all logits start at zero
 
@@ -133,23 +135,21 @@ def test_a_capsule_slider_draws_another_reconstruction(explorer, page):
 
 def test_another_normalization_on_the_same_votes_and_another_child_and_class(explorer, page):
     opened(page, explorer)
-    before = content(page, "routing-right")
+    before = content(page, "histograms-right")
     page.click("#right-normalization input")
     page.get_by_role("option", name="winner-take-all").click()
-    changed(page, "routing-right", before)
+    changed(page, "histograms-right", before)
     assert "winner-take-all" in page.inner_text("#answer-right")
     child = content(page, "child-left")
     slide(page, "row", "ArrowRight")
     changed(page, "child-left", child)
-    voters = content(page, "voters-left")
+    support = content(page, "support-left")
     page.click("#class input")
     page.get_by_role("option", name="3", exact=True).click()
-    assert "strongest couplings to 3" in changed(page, "voters-left", voters)
+    assert "largest coefficients for 3" in changed(page, "support-left", support)
 
 
 def test_a_bad_upload_is_a_sentence_and_a_good_one_a_prediction(explorer, page, tmp_path):
-    from PIL import Image
-
     opened(page, explorer)
     page.get_by_role("tab", name="Upload").click()
     for name, content, words in (
@@ -174,11 +174,57 @@ def test_the_explorer_asks_nobody_else_and_fits_a_phone(explorer, browser, page)
     assert [url for url in page.asked if not LOCAL.match(url)] == []
     for image in page.locator("#answer-left img, #capsule img").all():
         assert image.get_attribute("alt")
-    for drawing in page.locator("svg.drawing, svg.map").all():
+    for drawing in page.locator("svg.chart, svg.map, .heat").all():
         assert drawing.get_attribute("aria-label")
     page.set_viewport_size({"width": 390, "height": 844})
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     assert page.locator("#answer-left").bounding_box()["width"] > 300
+
+
+def test_charts_and_maps_use_the_whole_card_and_titles_align_with_cards(explorer, page):
+    opened(page, explorer)
+    page.set_viewport_size({"width": 1280, "height": 800})
+    card = page.locator("#support-left").bounding_box()
+    heat = page.locator("#support-left .heat").bounding_box()
+    assert heat["width"] > 0.9 * card["width"]
+    for part, charts in (("histograms-left", 2), ("child-left", 2)):
+        card = page.locator(f"#{part}").bounding_box()
+        drawn = [one.bounding_box() for one in page.locator(f"#{part} svg.chart").all()]
+        assert len(drawn) == charts
+        assert drawn[-1]["x"] + drawn[-1]["width"] > card["x"] + 0.92 * card["width"]
+    lefts = {round(one.bounding_box()["x"]) for one in page.locator(".quiet h1, .quiet h2, #support-left").all()}
+    assert len(lefts) == 1
+    assert page.locator("#histograms-left").bounding_box()["y"] < 800 - 150  # the coefficients are on the first screen
+
+
+def test_labels_say_whose_normalization_it_is_and_one_normalization_twice_has_two_colours(explorer, page):
+    opened(page, explorer)
+    for words in ("Left: network", "Left: normalization", "Right: network", "Right: normalization"):
+        assert page.get_by_text(words, exact=True).is_visible()
+    colour = "side => getComputedStyle(document.querySelector(`#answer-${side} .result b`)).color"
+    assert page.evaluate(colour, "left") != page.evaluate(colour, "right")
+    before = content(page, "answer-right")
+    page.click("#right-run input")
+    page.get_by_role("option", name="max-min", exact=True).click()
+    changed(page, "answer-right", before)
+    assert "max-min" in page.inner_text("#answer-right")
+    assert page.evaluate(colour, "left") != page.evaluate(colour, "right")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_slider_stands_out_from_its_card_in_light_and_dark(explorer, browser, scheme):
+    context = browser.new_context(color_scheme=scheme, viewport={"width": 1280, "height": 800})
+    page = context.new_page()
+    page.goto(explorer.address)
+    page.wait_for_selector("#iteration input[type=range]")
+    with Image.open(io.BytesIO(page.locator("#iteration input[type=range]").screenshot())) as picture:
+        grey = picture.convert("L")
+    middle = grey.height // 2
+    card, thumb = grey.getpixel((grey.width // 4, 0)), grey.getpixel((grey.width // 2, middle))  # iteration 3 of 5
+    groove = grey.getpixel((grey.width * 7 // 8, middle))
+    assert abs(thumb - card) > 80
+    assert 25 < abs(groove - card) < 100  # visible, without glare
+    context.close()
 
 
 def test_files_cannot_be_laid_on_the_explorer_s_disk(explorer, page):
@@ -219,6 +265,25 @@ def test_a_poll_is_answered_with_keys_reloaded_in_the_middle_and_counted(poll, p
     assert totals.tolist() == [0, 0, 0, 0, 1, 0, 0, 1, 0, 3]
     assert [url for url in page.asked if not LOCAL.match(url)] == []
     assert troubles(page) == []
+
+
+def test_a_person_who_cannot_tell_can_say_so_and_nothing_is_cut_at_800_pixels(poll, browser, tmp_path):
+    _, listener = poll
+    context = browser.new_context(viewport={"width": 1280, "height": 800})
+    page = context.new_page()
+    page.goto(listener.address)
+    page.wait_for_selector("#asking:not([hidden])")
+    bottom = page.locator("footer").bounding_box()
+    assert bottom["y"] + bottom["height"] <= 800
+    assert page.locator("#image").bounding_box()["height"] > 250
+    page.get_by_role("button", name="I cannot tell").click()
+    page.wait_for_function("() => document.querySelector('#progress-words').innerText.startsWith('Image 2')")
+    page.keyboard.press("c")
+    page.wait_for_function("() => document.querySelector('#progress-words').innerText.startsWith('Image 3')")
+    page.keyboard.press("ArrowLeft")
+    assert page.locator("#cannot-tell").get_attribute("aria-pressed") == "true"
+    assert sum(question.cannot_tell for question in polls.read(tmp_path / "poll.sqlite").questions) == 2
+    context.close()
 
 
 def test_two_tabs_are_one_person(poll, page, tmp_path):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from maxmincaps import InputError
 from maxmincaps.analysis import poll as polls
 from maxmincaps.analysis import poll_results as results
-from maxmincaps.analysis.poll import Side
+from maxmincaps.analysis.poll import CANNOT_TELL, Side
 from maxmincaps.analysis.vote import vote
 from maxmincaps.app.questions import questions_of
 from maxmincaps.app.store import Asked, ClosedError, Store
@@ -40,6 +40,20 @@ def test_a_second_answer_of_the_same_person_replaces_the_first(store, tmp_path):
     assert store.answer(person, 2, 1) == 1
     assert store.answers_of(person) == {2: 1}
     assert polls.read(tmp_path / "poll.sqlite").answers == 1
+
+
+def test_cannot_tell_is_an_answer_that_counts_for_no_class(store, tmp_path):
+    people = [store.person(store.new_person()) for _ in range(4)]
+    for person, label in zip(people, (CANNOT_TELL, CANNOT_TELL, CANNOT_TELL, 7), strict=True):
+        store.answer(person, 0, label)
+    found = polls.read(tmp_path / "poll.sqlite")
+    question = found.questions[0]
+    assert (found.answers, question.answers, question.cannot_tell) == (4, 4, 3)
+    assert question.people[7] == 0.25
+    assert question.side == Side.NEITHER
+    assert question.doubt == pytest.approx(0.811, abs=1e-3)
+    row = next(row for row in results.answer_rows(found) if row["class"] == "cannot tell")
+    assert (row["people"], row["share_of_people"], row["mean_length"]) == (3, 0.75, None)
 
 
 def test_everyone_has_an_order_of_their_own_that_stays(store, tmp_path):
@@ -144,7 +158,7 @@ def test_a_forged_id_index_or_label_is_refused_and_nothing_is_kept(poll, tmp_pat
         stranger = Visitor(listener.port, f"{store.cookie}={forged}".encode().decode("latin-1"))
         assert stranger.answer(0, 1)[0] == 403
     bad = [5, -1, 10**30, 1.0, True, None, "0", [0], {"a": 1}]
-    for image, label in [*((image, 1) for image in bad), *((0, label) for label in [10, *bad[1:]])]:
+    for image, label in [*((image, 1) for image in bad), *((0, label) for label in [10, -2, *bad[2:]])]:
         status, told = visitor.answer(image, label)
         assert status == 400, (image, label)
         assert "/" not in told["error"]
@@ -271,7 +285,7 @@ def test_the_report_writes_tables_and_the_figure_and_every_bar_adds_up(tmp_path,
     assert "1 of 3 images (the paper: 6 of 17)" in said
     assert "9729" in said
     lines = (tmp_path / "out" / "answers.csv").read_text().splitlines()
-    assert len(lines) == 1 + 3 * 10
+    assert len(lines) == 1 + 3 * 11
     assert sum(int(line.split(",")[4]) for line in lines[1:]) == 9
     assert len((tmp_path / "out" / "table_3.csv").read_text().splitlines()) == 4
     assert (tmp_path / "out" / "figure_10.png").stat().st_size > 5000

@@ -13,7 +13,7 @@ from PIL import Image
 
 from maxmincaps import InputError, fit
 from maxmincaps.app import uploads
-from maxmincaps.app.answers import models_of
+from maxmincaps.app.routed import load_models
 from maxmincaps.data.image_files import read_picture
 from maxmincaps.training.predict import Predictor, size_before_crop
 from maxmincaps.training.run import Run
@@ -72,13 +72,13 @@ def test_an_upload_has_the_pixels_that_are_read_from_the_same_file(tmp_path, mod
 
 
 def test_the_explorer_shows_a_cropped_network_the_window_that_predict_shows_it(tiny, tmp_path):
-    from maxmincaps.app.reactions import Reactions
+    from maxmincaps.app.handlers import Handlers
 
     run = fit(tiny(crop=24, epochs=1), tmp_path / "run").folder
     noise = np.random.default_rng(0).integers(0, 256, (31, 50), dtype=np.uint8)
     Image.fromarray(noise).save(tmp_path / "some.png")
-    page = Reactions(models_of([run]), None, size_before_crop(Run(run)))
-    page._routed = lambda image, note, _: (image, note)
+    page = Handlers(load_models([run]), None, size_before_crop(Run(run)))
+    page._route = lambda image, note, _: (image, note)
     sent = SimpleNamespace(_data={"picture": url((tmp_path / "some.png").read_bytes())})
     image, note = page.upload(sent)
     assert torch.equal(image, Predictor.of(run).picture(tmp_path / "some.png"))

@@ -123,7 +123,7 @@ def test_a_small_file_that_decodes_to_a_huge_picture_is_refused_before_it_is_dec
         small = encoded(Image.new(mode, (5792, 5792)))
         assert len(small) < 1 << 18
         before = fresh_peak_mb()
-        assert "million pixels" in guest.do("upload", picture=url(small), swap=False)[1]["data"][1]
+        assert "million pixels" in guest.do("upload", picture=url(small), invert=False)[1]["data"][1]
         assert peak_mb() - before < 100
 
 
@@ -132,7 +132,7 @@ def test_large_pictures_are_decoded_one_at_a_time(explorer):
     largest = url(encoded(Image.new("RGBA", (3500, 3500))))
 
     def upload(number):
-        return Guest(explorer.port, f"large{number}", first.events).do("upload", picture=largest, swap=False)
+        return Guest(explorer.port, f"large{number}", first.events).do("upload", picture=largest, invert=False)
 
     assert upload("warm")[0] == 200
     before = fresh_peak_mb()

@@ -62,6 +62,12 @@ def test_no_name_of_a_class_becomes_a_part_of_the_page(explorer):
     assert "<script>" not in pages
 
 
+def test_a_network_of_other_classes_than_digits_is_not_said_to_take_digits(explorer):
+    config = json.dumps(Guest(explorer.port, "digits").ask("GET", "/config")[1])
+    assert "Draw an image" in config
+    assert not re.search(r"(a|the) digit\b", config)
+
+
 def test_of_more_visitors_than_are_kept_those_who_came_first_are_given_up(run, monkeypatch):
     monkeypatch.setattr(explorer_pages, "MOST_VISITORS", 3)
     page = explorer_pages.explorer_page([run])
@@ -102,13 +108,13 @@ def test_uploads_have_limits_and_a_refusal_is_a_sentence(explorer, tally):
         url(png(6000, 6000)),
     ]
     for sent in refused:
-        status, told = guest.do("upload", picture=sent, swap=False)
+        status, told = guest.do("upload", picture=sent, invert=False)
         assert status == 200
         assert 'role="alert">This cannot be shown' in told["data"][1]
         assert not LEAKS.search(json.dumps(told["data"][1]).encode())
-    status, told = guest.do("upload", picture=url(png(50, 40)), swap=True)
+    status, told = guest.do("upload", picture=url(png(50, 40)), invert=True)
     assert "your picture at 12×12" in told["data"][1]
-    assert guest.do("upload", picture="x" * (17 << 20), swap=False)[0] == 413
+    assert guest.do("upload", picture="x" * (17 << 20), invert=False)[0] == 413
     tally("uploads", tried=len(refused) + 2, refused=len(refused) + 1)
 
 

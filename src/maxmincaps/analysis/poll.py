@@ -24,6 +24,8 @@ from maxmincaps.errors import InputError, one_line
 APPLICATION_ID = 0x6D6D6370  # "mmcp": how SQLite's header says whose file it is
 VERSION = 1
 MOST_PIXELS = 1 << 22  # of one image
+CANNOT_TELL = -1
+"""The label of an answer "I cannot tell"."""
 SCHEMA = f"""
 PRAGMA application_id = {APPLICATION_ID};
 PRAGMA user_version = {VERSION};
@@ -71,17 +73,26 @@ class Question:
     pixels: UInt8[np.ndarray, "channel height width"]
     counts: Int64[np.ndarray, "class"]
     """How many people chose each class."""
+    cannot_tell: int = 0
+    """How many people answered that they cannot tell."""
+
+    @property
+    def answers(self) -> int:
+        """The number of people who answered."""
+        return int(self.counts.sum()) + self.cannot_tell
 
     @property
     def people(self) -> Float[np.ndarray, "class"]:
-        """Give the share of people who chose each class; zeros if nobody has answered."""
-        return self.counts / max(1, self.counts.sum())
+        """The share of all answers that each class has; zeros if nobody has answered."""
+        return self.counts / max(1, self.answers)
 
     @property
     def side(self) -> Side:
-        """Tell whom most people agree with."""
-        if not self.counts.sum():
+        """Whom most people agree with."""
+        if not self.answers:
             return Side.NOBODY
+        if self.cannot_tell >= self.counts.max():
+            return Side.NEITHER if self.cannot_tell > self.counts.max() else Side.DIVIDED
         chosen = np.flatnonzero(self.counts == self.counts.max())
         if len(chosen) > 1:
             return Side.DIVIDED
@@ -89,8 +100,9 @@ class Question:
 
     @property
     def doubt(self) -> float:
-        """Give the entropy of people's answers in bits: 0 where all agree, the more the poorer the image."""
-        return -math.fsum(share * math.log2(share) for share in self.people.tolist() if share)
+        """The entropy of people's answers in bits, "cannot tell" included: 0 if all agree."""
+        shares = [*self.people.tolist(), self.cannot_tell / max(1, self.answers)]
+        return -math.fsum(share * math.log2(share) for share in shares if share)
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,7 +123,7 @@ class Poll:
     @property
     def answers(self) -> int:
         """Count the answers."""
-        return sum(int(question.counts.sum()) for question in self.questions)
+        return sum(question.answers for question in self.questions)
 
 
 def read(path: Path | str) -> Poll:
@@ -183,14 +195,14 @@ def _questions(connection: sqlite3.Connection, classes: int, path: Path) -> Iter
     chosen = "SELECT label, count(*) FROM answer WHERE number = ? GROUP BY label"
     for number, image, label, prediction, lengths, png in connection.execute(asked).fetchall():
         network = np.array(json.loads(lengths), np.float64)
-        counts = np.zeros(classes, np.int64)
-        for answer, count in connection.execute(chosen, [number]):
+        answered = dict(connection.execute(chosen, [number]))
+        cannot_tell, counts = answered.pop(CANNOT_TELL, 0), np.zeros(classes, np.int64)
+        for answer, count in answered.items():
             counts[_class(answer, classes, path)] = count
         if network.shape != (classes,) or not np.isfinite(network).all():
             raise InputError(f"{path}: expected {classes} lengths of image {image}, found {network.shape}")
-        yield Question(
-            image, _class(label, classes, path), _class(prediction, classes, path), network, _pixels(png, path), counts
-        )
+        labels = _class(label, classes, path), _class(prediction, classes, path)
+        yield Question(image, *labels, network, _pixels(png, path), counts, cannot_tell)
 
 
 def _class(label: Any, classes: int, path: Path) -> int:

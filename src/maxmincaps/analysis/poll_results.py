@@ -39,19 +39,24 @@ def paper_rows() -> list[Row]:
 
 
 def answer_rows(poll: Poll) -> list[Row]:
-    """Give every bar of every image as a tidy table: how many people chose a class, and the class's mean length."""
+    """Return a tidy table of all answers: one row for each image and class, and one for "cannot tell"."""
     return [
         {
             "image": question.image,
             "label": question.label,
             "prediction": question.prediction,
             "class": name,
-            "people": int(question.counts[number]),
-            "share_of_people": float(question.people[number]),
-            "mean_length": float(question.network[number]),
+            "people": people,
+            "share_of_people": people / max(1, question.answers),
+            "mean_length": length,
         }
         for question in poll.questions
-        for number, name in enumerate(poll.classes)
+        for name, people, length in zip(
+            (*poll.classes, "cannot tell"),
+            (*question.counts.tolist(), question.cannot_tell),
+            (*question.network.tolist(), None),
+            strict=True,
+        )
     ]
 
 

@@ -6,7 +6,6 @@ people at once, on their phones, and go on where it was after the server has bee
 
 import json
 import re
-from importlib.resources import files
 from typing import Any
 
 from starlette.applications import Starlette
@@ -15,6 +14,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from maxmincaps.analysis.poll import CANNOT_TELL
+from maxmincaps.app import asset
 from maxmincaps.app.store import ClosedError, Store
 from maxmincaps.errors import InputError
 
@@ -30,11 +31,6 @@ ASSETS = {
     "/palette.css": ("palette.css", "text/css"),
 }
 A_YEAR = 365 * 24 * 3600
-
-
-def asset(name: str) -> str:
-    """Read a file that ships with the pages."""
-    return (files("maxmincaps.app") / "assets" / name).read_text(encoding="utf-8")
 
 
 def poll_page(store: Store) -> Starlette:
@@ -77,6 +73,7 @@ class _Page:
                 "order": store.order(person),
                 "answers": store.answers_of(person),
                 "open": store.is_open,
+                "cannotTell": CANNOT_TELL,
             }
         except InputError:
             return _refused("The poll's file cannot be read at the moment. Please try again later.", 503)

@@ -20,7 +20,7 @@ from typing import Self
 import numpy as np
 from PIL import Image
 
-from maxmincaps.analysis.poll import SCHEMA, Question, check_form, classes_in, opened
+from maxmincaps.analysis.poll import CANNOT_TELL, SCHEMA, Question, check_form, classes_in, opened
 from maxmincaps.errors import InputError, one_line
 
 KEEP = """
@@ -173,8 +173,10 @@ class Store:
         """Keep an answer, in place of an earlier one of the same person; give how many images they have answered."""
         if number not in self.images:
             raise InputError(f"image: expected one of the {len(self.images)} of this poll, found {number}")
-        if not 0 <= label < len(self.classes):
-            raise InputError(f"label: expected 0 to {len(self.classes) - 1}, found {label}")
+        if label != CANNOT_TELL and not 0 <= label < len(self.classes):
+            raise InputError(
+                f"label: expected 0 to {len(self.classes) - 1}, or {CANNOT_TELL} for “cannot tell”, found {label}"
+            )
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
         with self._transaction() as connection:
             kept = connection.execute(KEEP, {"person": person, "number": number, "label": label, "now": now})

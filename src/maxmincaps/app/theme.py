@@ -1,10 +1,10 @@
-"""Gradio's parts in the pages' own colours and the machine's own fonts, so that nothing is loaded from elsewhere."""
+"""Gradio's components in the colours of the pages and in system fonts, so that nothing is loaded from elsewhere."""
 
 import gradio as gr
 
 
 def theme() -> gr.themes.Base:
-    """Give the theme of the explorer, the same variables in light and in dark."""
+    """Return the explorer's theme: CSS variables that have a light and a dark value."""
     fonts = ["system-ui", "-apple-system", "Segoe UI", "Roboto", "sans-serif"]
     base = gr.themes.Base(font=fonts, font_mono=["ui-monospace", "monospace"], radius_size="sm", spacing_size="sm")
     ours = {

@@ -77,11 +77,12 @@ def status(poll: File = DEFAULT) -> None:
         f"{poll} is {'open' if found.is_open else 'closed'}: {_counts(found)}, "
         f"{found.finished:,} of them to all {pluralize(len(found.questions), 'image')}"
     )
-    shown = table("Answers", "#image", "#label", "#network", "#answers", "most people say")
+    shown = table("Answers", "#image", "#label", "#network", "#answers", "#cannot tell", "most people say")
     for question in found.questions:
-        most = found.classes[int(question.counts.argmax())] if question.counts.sum() else "–"
+        named = question.counts.max() > question.cannot_tell
+        most = found.classes[int(question.counts.argmax())] if named else "cannot tell" if question.answers else "–"
         label, prediction = found.classes[question.label], found.classes[question.prediction]
-        shown.add_row(str(question.image), label, prediction, str(question.counts.sum()), most)
+        shown.add_row(str(question.image), label, prediction, str(question.answers), str(question.cannot_tell), most)
     console.print(shown)
 
 

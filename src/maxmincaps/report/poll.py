@@ -83,7 +83,7 @@ def human_or_network(examples: Sequence[tuple[str, Question]], classes: Sequence
     grid = figure.subplots(len(examples), 1, squeeze=False, sharey=True)[:, 0]
     for axes, letter, (title, question) in zip(grid, letters(), examples, strict=False):
         _pair_of_bars(axes, question, classes)
-        asked = pluralize(int(question.counts.sum()), "answer")
+        asked = pluralize(question.answers, "answer")
         panel_title(axes, letter, f"{title} (#{question.image}, true class {classes[question.label]}, {asked})")
     grid[-1].set_xlabel("class")
     handles, _ = grid[0].get_legend_handles_labels()

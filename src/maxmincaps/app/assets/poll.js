@@ -1,16 +1,16 @@
 "use strict";
-// One image at a time. An answer counts when the server says that it is on the disk; until then it is sent again.
+// One image at a time. An answer counts once the server has stored it on disk; until then it is sent again.
 
 const part = (id) => document.getElementById(id);
-let poll = null; // {classes, order, answers, open}, as the server tells it
-let place = 0; // which image of the person's own order is shown; order.length is the end
+let poll = null; // {classes, order, answers, open, cannotTell} from the server
+let place = 0; // position in the person's own order of images; order.length is the end
 let sending = false;
 
 const wait = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds));
 const answered = () => poll.order.filter((number) => number in poll.answers).length;
 
 async function asked(path, options) {
-  // A server that was stopped may come back: ask again, slower and slower, and say so.
+  // A stopped server may come back: retry at growing intervals, and say so.
   for (let pause = 250; ; pause = Math.min(2 * pause, 4000)) {
     try {
       const answer = await fetch(path, { credentials: "same-origin", cache: "no-store", ...options });
@@ -31,7 +31,7 @@ async function begin() {
   const numbered = poll.classes.every((name) => /^\d$/.test(name));
   part("question").textContent = numbered ? "Which digit do you see?" : "What do you see?";
   part("choices").classList.toggle("words", !numbered);
-  part("hint").textContent = numbered ? "Keys: 0 to 9 answer, ← goes back." : "Keys: 0 to 9 answer, in order; ← goes back.";
+  part("hint").textContent = `Keys: 0 to 9 answer${numbered ? "" : ", in order"}; c means “I cannot tell”; ← goes back.`;
   part("choices").replaceChildren(...poll.classes.map(choice));
   const open = poll.order.findIndex((number) => !(number in poll.answers));
   place = open < 0 ? poll.order.length : open;
@@ -70,6 +70,7 @@ function showImage() {
   [...part("choices").children].forEach((button, label) => {
     button.setAttribute("aria-pressed", String(poll.answers[number] === label));
   });
+  part("cannot-tell").setAttribute("aria-pressed", String(poll.answers[number] === poll.cannotTell));
   part("back").disabled = place === 0;
   part("forward").disabled = !(number in poll.answers);
   const next = poll.order[place + 1];
@@ -80,7 +81,7 @@ async function answer(label) {
   if (!poll || !poll.open || sending || place >= poll.order.length || label >= poll.classes.length) return;
   sending = true;
   const number = poll.order[place];
-  part("choices").children[label].setAttribute("aria-pressed", "true");
+  (part("choices").children[label] ?? part("cannot-tell")).setAttribute("aria-pressed", "true");
   const told = await asked("answer", {
     method: "POST",
     headers: { "content-type": "application/json" },
@@ -103,12 +104,14 @@ function move(step) {
   show();
 }
 
+part("cannot-tell").addEventListener("click", () => answer(poll.cannotTell));
 part("back").addEventListener("click", () => move(-1));
 part("forward").addEventListener("click", () => move(1));
 part("again").addEventListener("click", () => move(-1));
 document.addEventListener("keydown", (event) => {
   if (event.repeat || event.ctrlKey || event.altKey || event.metaKey) return;
   if (/^[0-9]$/.test(event.key)) answer(Number(event.key));
+  if (event.key === "c" && poll) answer(poll.cannotTell);
   if (event.key === "ArrowLeft" || event.key === "Backspace") move(-1);
   if (event.key === "ArrowRight") move(1);
 });

@@ -1,6 +1,6 @@
-// A picture goes to the server inside the question about it, so that no file of a stranger is ever laid on its disk.
+// A picture is sent inside the event about it, so that no file of a visitor is written to the server's disk.
 const input = element.querySelector("input[type=file]");
-const swap = element.querySelector("input[type=checkbox]");
+const invert = element.querySelector("input[type=checkbox]");
 const trouble = element.querySelector("[role=alert]");
 const most = Number(input.dataset.most);
 
@@ -9,14 +9,14 @@ async function send() {
   trouble.textContent = "";
   if (!file) return;
   if (file.size > most) {
-    trouble.textContent = `This file has ${Math.ceil(file.size / 2 ** 20)} MB; at most ${most / 2 ** 20} MB are taken.`;
+    trouble.textContent = `This file has ${Math.ceil(file.size / 2 ** 20)} MB; at most ${most / 2 ** 20} MB are allowed.`;
     return;
   }
   const reader = new FileReader();
-  reader.onload = () => trigger("submit", { picture: reader.result, swap: swap.checked });
+  reader.onload = () => trigger("submit", { picture: reader.result, invert: invert.checked });
   reader.onerror = () => (trouble.textContent = "This file cannot be read.");
   reader.readAsDataURL(file);
 }
 
 input.addEventListener("change", send);
-swap.addEventListener("change", send);
+invert.addEventListener("change", send);

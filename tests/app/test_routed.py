@@ -7,12 +7,13 @@ import pytest
 import torch
 
 from maxmincaps import InputError
-from maxmincaps.app import answers, panels
-from maxmincaps.app.answers import AS_TRAINED, Model
+from maxmincaps.app import panels, routed
+from maxmincaps.app.routed import AS_TRAINED, Model
 from maxmincaps.capsules.network import CapsNet
 from maxmincaps.capsules.normalizations import NORMALIZATIONS
 from maxmincaps.recipe import Recipe
 
+BLUE = "blue"
 SMALL = {"conv_channels": 6, "types": 3, "part_pose": 4, "class_pose": 5, "decoder": (16,)}
 
 
@@ -31,7 +32,7 @@ def image():
 
 def look(one, image, normalization=AS_TRAINED):
     """One network alone."""
-    return answers.side_by_side(image, (one, normalization), (one, normalization))[0]
+    return routed.route_both(image, (one, normalization), (one, normalization))[0]
 
 
 def test_the_trained_iteration_is_what_the_network_answers(image):
@@ -39,43 +40,43 @@ def test_the_trained_iteration_is_what_the_network_answers(image):
     found = look(one, image)
     said = one.network(image.unsqueeze(0))
     torch.testing.assert_close(found.lengths[one.recipe.iterations - 1], said.lengths[0])
-    drawn = answers.reconstruction(found, one.recipe.iterations - 1)
+    drawn = routed.reconstruction(found, one.recipe.iterations - 1)
     torch.testing.assert_close(drawn, said.reconstruction[0])
 
 
 def test_an_iteration_does_not_depend_on_how_many_follow(image):
     one = model()
-    short, _ = answers.side_by_side(image, (one, AS_TRAINED), (one, "softmax"), iterations=2)
-    long, _ = answers.side_by_side(image, (one, AS_TRAINED), (one, "softmax"), iterations=6)
+    short, _ = routed.route_both(image, (one, AS_TRAINED), (one, "softmax"), iterations=2)
+    long, _ = routed.route_both(image, (one, AS_TRAINED), (one, "softmax"), iterations=6)
     torch.testing.assert_close(short.couplings, long.couplings[:2])
     torch.testing.assert_close(short.poses, long.poses[:2])
 
 
 @pytest.mark.parametrize("normalization", NORMALIZATIONS)
-def test_pushes_sum_to_the_length_of_the_sum_that_they_push(image, normalization):
+def test_contributions_sum_to_the_length_of_the_sum_that_they_make_up(image, normalization):
     found = look(model(), image, normalization)
     length = found.lengths.double().clamp(max=1 - 1e-7)
     before_squash = (length / (1 - length)).sqrt()
-    torch.testing.assert_close(found.pushes.sum(dim=1).double(), before_squash, rtol=1e-3, atol=1e-4)
+    torch.testing.assert_close(found.contributions.sum(dim=1).double(), before_squash, rtol=1e-3, atol=1e-4)
 
 
-def test_places_and_types_share_the_same_pushes(image):
+def test_positions_and_types_share_the_same_contributions(image):
     found = look(model(), image)
-    totals = found.pushes[2].sum(dim=0)
-    torch.testing.assert_close(answers.by_place(found, 2).sum(dim=(0, 1)), totals)
-    torch.testing.assert_close(answers.by_type(found, 2).sum(dim=0), totals)
+    totals = found.contributions[2].sum(dim=0)
+    torch.testing.assert_close(routed.contributions_by_position(found, 2).sum(dim=(0, 1)), totals)
+    torch.testing.assert_close(routed.contributions_by_type(found, 2).sum(dim=0), totals)
 
 
 def test_a_normalization_applied_to_a_run_that_has_it_changes_nothing(image):
     one = model(normalization="softmax")
-    left, right = answers.side_by_side(image, (one, AS_TRAINED), (one, "softmax"))
+    left, right = routed.route_both(image, (one, AS_TRAINED), (one, "softmax"))
     assert torch.equal(left.poses, right.poses)
     assert left.normalization == right.normalization == "softmax"
 
 
 def test_two_runs_side_by_side_are_each_as_alone(image):
     one, other = model(0), model(1, normalization="softmax")
-    left, right = answers.side_by_side(image, (one, AS_TRAINED), (other, AS_TRAINED))
+    left, right = routed.route_both(image, (one, AS_TRAINED), (other, AS_TRAINED))
     torch.testing.assert_close(left.poses, look(one, image).poses)
     torch.testing.assert_close(right.poses, look(other, image).poses)
 
@@ -90,10 +91,10 @@ def test_a_child_sees_its_receptive_field_and_nothing_else(settings):
     parts = one.network.primary(torch.nn.functional.elu(one.network.conv1(pixels)))  # a slope everywhere
     for row, column in {(0, 0), (rows - 1, 0), (rows // 2, columns - 1)}:
         (slope,) = torch.autograd.grad(
-            parts[0, answers.number_of(one, types - 1, row, column)].sum(), pixels, retain_graph=True
+            parts[0, routed.child_index(one, types - 1, row, column)].sum(), pixels, retain_graph=True
         )
         seen = (slope[0, 0] != 0).nonzero()
-        field = answers.receptive_field(one, row, column)
+        field = routed.receptive_field(one, row, column)
         first = [max(0, field.top), max(0, field.left)]
         last = [min(28, field.top + field.size) - 1, min(28, field.left + field.size) - 1]
         assert seen.amin(dim=0).tolist() == first
@@ -103,59 +104,61 @@ def test_a_child_sees_its_receptive_field_and_nothing_else(settings):
 def test_a_child_s_number_and_its_place_are_the_same_thing(image):
     found = look(model(), image)
     for number in range(found.logits.shape[1]):
-        child = answers.child(found, 0, number, 3)
-        assert answers.number_of(found.model, child.type, child.row, child.column) == number
+        child = routed.child_at(found, 0, number, 3)
+        assert routed.child_index(found.model, child.type, child.row, child.column) == number
 
 
-def test_the_strongest_children_are_alive_and_none_left_out_is_stronger(image):
+def test_the_strongest_children_are_active_and_none_left_out_is_stronger(image):
     found = look(model(), image)
     alive = found.agreements[2].abs().amax(dim=1) > 0
-    chosen = answers.strongest(found, 2, 4, count=5)
+    chosen = routed.strongest_children(found, 2, 4, count=5)
     assert len(chosen) == 5
-    assert all(alive[child.number] for child in chosen)
-    others = [n for n in range(len(alive)) if alive[n] and n not in {child.number for child in chosen}]
+    assert all(alive[child.index] for child in chosen)
+    others = [n for n in range(len(alive)) if alive[n] and n not in {child.index for child in chosen}]
     assert max(found.couplings[2, others, 4].tolist()) <= min(child.coupling for child in chosen) + 1e-4
 
 
-def test_a_blank_image_of_a_network_without_a_living_child_has_no_strongest():
+def test_a_blank_image_of_a_network_without_an_active_child_has_no_strongest():
     one = model()
     with torch.no_grad():
         one.network.primary.convolution.bias.fill_(-1e3)
     found = look(one, torch.zeros(1, 28, 28))
-    assert answers.strongest(found, 2, 0) == []
-    assert torch.isfinite(found.pushes).all()
+    assert routed.strongest_children(found, 2, 0) == []
+    assert torch.isfinite(found.contributions).all()
 
 
 @pytest.mark.parametrize("quantity", ["logits", "couplings"])
 def test_a_histogram_loses_nothing_and_keeps_its_bins_over_iterations(image, quantity):
     found = look(model(), image)
-    shown = [answers.histogram(found, step, quantity, 3) for step in range(5)]
+    shown = [routed.histogram(found, step, quantity, 3) for step in range(5)]
     for counts in shown:
-        assert counts.everywhere.sum() == found.logits[0].numel()
-        assert counts.of_parent.sum() == found.logits.shape[1]
-        assert (counts.of_parent <= counts.everywhere).all()
+        assert counts.all_parents.sum() == found.logits[0].numel()
+        assert counts.one_parent.sum() == found.logits.shape[1]
+        assert (counts.one_parent <= counts.all_parents).all()
         assert torch.equal(counts.edges, shown[0].edges)
 
 
 def test_the_middle_of_every_perturbation_is_the_capsule_itself(image):
     found = look(model(), image)
-    laid = answers.perturbations(found, 2)
+    laid = routed.perturbations(found, 2)
     assert laid.shape == (5, 11, 1, 28, 28)
-    plain = answers.reconstruction(found, 2)
+    plain = routed.reconstruction(found, 2)
     torch.testing.assert_close(laid[:, 5], plain.expand(5, 1, 28, 28))
-    pose = found.poses[2, found.winner(2)].tolist()
+    pose = found.poses[2, found.predicted(2)].tolist()
     pose[3] += 0.25
-    torch.testing.assert_close(laid[3, -1], answers.reconstruction(found, 2, pose))
+    torch.testing.assert_close(laid[3, -1], routed.reconstruction(found, 2, pose))
     assert not torch.allclose(laid[3, -1], plain)
 
 
 def test_runs_of_other_images_are_not_shown_together(runs, monkeypatch):
     strange = model(image_shape=(1, 32, 32))
-    found = answers.models_of(runs)
+    found = routed.load_models(runs)
     assert [one.name for one in found] == ["max-min", "softmax"]
-    monkeypatch.setattr(Model, "of", classmethod(lambda cls, folder, name: found[0] if name == "max-min" else strange))
+    monkeypatch.setattr(
+        Model, "load", classmethod(lambda cls, folder, name: found[0] if name == "max-min" else strange)
+    )
     with pytest.raises(InputError, match="32×32×1"):
-        answers.models_of(runs)
+        routed.load_models(runs)
 
 
 def test_runs_are_named_by_what_they_differ_in_and_by_their_folders_where_a_recipe_tells_nothing(runs, tmp_path):
@@ -171,22 +174,22 @@ def test_runs_are_named_by_what_they_differ_in_and_by_their_folders_where_a_reci
         (runs[0], copy, other): ["max-min (1)", "max-min (2)", "other"],
     }
     for folders, names in named.items():
-        assert [found.name for found in answers.models_of(folders)] == names
+        assert [found.name for found in routed.load_models(folders)] == names
 
 
 def test_a_child_is_said_to_prefer_a_class_only_where_it_does(image):
     found = look(model(), image)
     alive = int(found.agreements[2].abs().amax(dim=1).argmax())
-    assert "is coupled to all classes alike" in panels.one_child(found, 0, alive)
+    assert "the same coefficient for every class" in panels.one_child(found, BLUE, 0, alive)
     name = found.model.classes[int(found.couplings[2, alive].argmax())]
-    assert f"is coupled most to {name}" in panels.one_child(found, 2, alive)
+    assert f"largest coefficient for {name}" in panels.one_child(found, BLUE, 2, alive)
 
 
 def test_a_card_names_a_class_only_where_one_is_longer_than_absent_ones_are_held(image):
     found = look(model(margin_low=0), image)
-    assert f">{found.winner(2)}</b> <span>length {found.lengths[2].max():.2f}<" in panels.answer(found, 2)
+    assert f">{found.predicted(2)}</b> <span>length {found.lengths[2].max():.2f}<" in panels.answer(found, BLUE, 2)
     found = look(model(margin_low=1, margin_high=1), image)
-    assert f">nothing</b> <span>recognised, length {found.lengths[2].max():.2f}<" in panels.answer(found, 2)
+    assert f">nothing</b> <span>recognised, length {found.lengths[2].max():.2f}<" in panels.answer(found, BLUE, 2)
 
 
 @pytest.mark.parametrize(
@@ -201,4 +204,4 @@ def test_a_card_names_a_class_only_where_one_is_longer_than_absent_ones_are_held
 )
 def test_a_card_says_in_what_its_network_was_trained_otherwise(image, normalization, step, words):
     found = look(model(normalization="max-min", iterations=3), image, normalization)
-    assert words in panels.answer(found, step)
+    assert words in panels.answer(found, BLUE, step)

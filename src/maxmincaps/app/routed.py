@@ -1,0 +1,292 @@
+"""Trained networks and images routed by them, as plain values for the explorer: no page, no browser.
+
+A `RoutedImage` is one image routed by one network under one normalization, with every iteration kept. An iteration does
+not depend on how many follow, so each is also the answer of a network that stops there.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Literal, NamedTuple, Self
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from maxmincaps.capsules.network import CapsNet
+from maxmincaps.capsules.normalizations import NORMALIZATIONS, normalization_of
+from maxmincaps.capsules.routing import routing_steps
+from maxmincaps.data.augment import for_testing
+from maxmincaps.errors import InputError
+from maxmincaps.recipe import Recipe
+from maxmincaps.training.checkpoint import load_network
+from maxmincaps.training.predict import Picture
+from maxmincaps.training.run import Run
+
+AS_TRAINED = "as trained"
+NORMALIZATION_CHOICES = (AS_TRAINED, *NORMALIZATIONS)
+FEWEST_SHOWN = 5
+"""Iterations that are shown at least, also of a network that was trained with fewer."""
+Quantity = Literal["logits", "couplings"]
+NAME_PARTS = {"normalization": "{}", "dataset": "{}", "iterations": "r = {}", "seed": "seed {}"}
+"""The settings by which runs are named, and their form."""
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """The network of a run, under the name that the page shows."""
+
+    name: str
+    network: CapsNet
+    recipe: Recipe
+    classes: tuple[str, ...]
+
+    @classmethod
+    def load(cls, folder: Path, name: str) -> Self:
+        """Load the network of a run folder."""
+        run = Run(folder)
+        return cls(name, load_network(folder), run.recipe, tuple(run.data.classes))
+
+    @property
+    def shown_iterations(self) -> int:
+        """The number of iterations that the page shows."""
+        return max(self.recipe.iterations, FEWEST_SHOWN)
+
+
+def load_models(folders: Sequence[Path]) -> list[Model]:
+    """Load runs that can be shown together.
+
+    Raises:
+        InputError: If they differ in the images that they take or in their classes.
+    """
+    models = [Model.load(folder, name) for folder, name in zip(folders, _names(folders), strict=True)]
+    for folder, model in zip(folders, models, strict=True):
+        kinds = [(one.network.image_shape, one.classes) for one in (models[0], model)]
+        if kinds[0] != kinds[1]:
+            raise InputError(
+                f"{folder}: expected images and classes as in {folders[0]}, {_kind(models[0])}, found {_kind(model)}"
+            )
+    return models
+
+
+def _kind(model: Model) -> str:
+    channels, height, width = model.network.image_shape
+    return f"{height}×{width}×{channels} of {model.classes[0]} … {model.classes[-1]}"
+
+
+def _names(folders: Sequence[Path]) -> list[str]:
+    """Name runs by their normalization and the settings in which they differ, or else by their folders."""
+    recipes = [Run(folder).recipe for folder in folders]
+    differing = [field for field in NAME_PARTS if len({getattr(recipe, field) for recipe in recipes}) > 1]
+    fields = dict.fromkeys(["normalization", *differing])
+    short = [", ".join(NAME_PARTS[field].format(getattr(recipe, field)) for field in fields) for recipe in recipes]
+    if len(set(short)) == len(short):
+        return short
+    plain = [folder.resolve().name for folder in folders]
+    return [
+        name if plain.count(name) == 1 else f"{name} ({plain[: place + 1].count(name)})"
+        for place, name in enumerate(plain)
+    ]
+
+
+class ReceptiveField(NamedTuple):
+    """The window of the image that a child sees, in pixels. With padding it may reach beyond the image."""
+
+    top: int
+    left: int
+    size: int
+
+
+class Child(NamedTuple):
+    """A capsule of PrimaryCaps: where it is, and its coefficient and contribution for one parent."""
+
+    index: int
+    type: int
+    row: int
+    column: int
+    coupling: float
+    contribution: float
+
+
+@dataclass(frozen=True, eq=False)
+class RoutedImage:
+    """One image routed by one network: logits, routing coefficients (couplings) and poses of every iteration."""
+
+    model: Model
+    normalization: str
+    image: Picture
+    logits: Float[Tensor, "iteration child parent"]
+    couplings: Float[Tensor, "iteration child parent"]
+    poses: Float[Tensor, "iteration parent pose"]
+    agreements: Float[Tensor, "iteration child parent"]
+    """û_ij · v_j, with the poses of the same iteration."""
+
+    @cached_property
+    def lengths(self) -> Float[Tensor, "iteration parent"]:
+        """The length of each class capsule."""
+        return self.poses.norm(dim=-1)
+
+    @cached_property
+    def contributions(self) -> Float[Tensor, "iteration child parent"]:
+        """How far each child moves each parent's sum s_j in the parent's direction: c_ij û_ij · v_j / ‖v_j‖.
+
+        Over all children they sum to ‖s_j‖ (minus the bias, where there is one).
+        """
+        return self.couplings * self.agreements / self.lengths.clamp(min=1e-12)[:, None, :]
+
+    def predicted(self, iteration: int) -> int:
+        """Return the class with the longest capsule."""
+        return int(self.lengths[iteration].argmax())
+
+    def active_children(self, iteration: int) -> Tensor:
+        """Return a mask of the children whose prediction vectors are not all zero."""
+        return self.agreements[iteration].abs().amax(dim=1) > 0
+
+
+@torch.inference_mode()
+def route_both(
+    image: Picture, left: tuple[Model, str], right: tuple[Model, str], iterations: int | None = None
+) -> tuple[RoutedImage, RoutedImage]:
+    """Route one image through two networks, or through one network with two normalizations.
+
+    Args:
+        image: Pixels in 0…1.
+        left: A model, and one of `NORMALIZATION_CHOICES`.
+        right: Likewise. If the model is the same, the prediction vectors are computed once.
+        iterations: Number of iterations. Default: as many as the page shows.
+    """
+    iterations = iterations or max(left[0].shown_iterations, right[0].shown_iterations)
+    if left[0] is right[0]:
+        first, second = _route(left[0], image, [left[1], right[1]], iterations)
+        return first, second
+    (first,), (second,) = (_route(model, image, [name], iterations) for model, name in (left, right))
+    return first, second
+
+
+def _route(model: Model, image: Picture, normalizations: Sequence[str], iterations: int) -> list[RoutedImage]:
+    digits = model.network.digits
+    seen = for_testing(model.recipe.with_changes(crop=0))(image.unsqueeze(0))
+    votes = digits.votes(model.network.parts(seen))
+    routed = []
+    for name in normalizations:
+        normalize = digits.normalization if name == AS_TRAINED else normalization_of(name)
+        steps = list(routing_steps(votes, normalize, iterations, logit_gain=digits.logit_gain, bias=digits.bias))
+        routed.append(
+            RoutedImage(
+                model=model,
+                normalization=model.recipe.normalization if name == AS_TRAINED else name,
+                image=image,
+                logits=torch.cat([step.logits for step in steps]),
+                couplings=torch.cat([step.couplings for step in steps]),
+                poses=torch.cat([step.poses for step in steps]),
+                agreements=torch.cat([votes.agreement(step.poses) for step in steps]),
+            )
+        )
+    return routed
+
+
+@dataclass(frozen=True, eq=False)
+class Histogram:
+    """Counts in each bin, over all parents and for one of them."""
+
+    edges: Float[Tensor, "edge"]
+    all_parents: Float[Tensor, "bin"]
+    one_parent: Float[Tensor, "bin"]
+
+
+def histogram(routed: RoutedImage, iteration: int, quantity: Quantity, parent: int, bins: int = 40) -> Histogram:
+    """Count logits or couplings in bins that all iterations share, so that they can be compared."""
+    values = getattr(routed, quantity)
+    low, high = values.min().item(), values.max().item()
+    if quantity == "couplings":
+        low, high = min(low, 0.0), max(high, 1.0)
+    if high - low < 1e-6:
+        low, high = low - 0.5, high + 0.5
+    edges = torch.linspace(low, high, bins + 1)
+    # The last bin includes its upper edge; clamping also catches what rounding would put outside.
+    place = ((values[iteration] - low) * (bins / (high - low))).long().clamp(0, bins - 1)
+    counts = [place.flatten().bincount(minlength=bins), place[:, parent].bincount(minlength=bins)]
+    return Histogram(edges, counts[0].float(), counts[1].float())
+
+
+def receptive_field(model: Model, row: int, column: int) -> ReceptiveField:
+    """Return the window of the image that the children at a position see."""
+    recipe = model.recipe
+    padding = (0, 0) if recipe.padding == "valid" else (recipe.conv_kernel // 2, recipe.primary_kernel // 2)
+    step = recipe.conv_stride * recipe.primary_stride
+    outside = padding[0] + padding[1] * recipe.conv_stride
+    size = recipe.conv_kernel + (recipe.primary_kernel - 1) * recipe.conv_stride
+    return ReceptiveField(row * step - outside, column * step - outside, size)
+
+
+def child_at(routed: RoutedImage, iteration: int, index: int, parent: int) -> Child:
+    """Return the position of a child, and its coefficient and contribution for a parent."""
+    _, rows, columns = routed.model.network.grid
+    kind, place = divmod(index, rows * columns)
+    row, column = divmod(place, columns)
+    values = routed.couplings[iteration, index, parent], routed.contributions[iteration, index, parent]
+    return Child(index, kind, row, column, *(value.item() for value in values))
+
+
+def child_index(model: Model, kind: int, row: int, column: int) -> int:
+    """Return the index of the child of a type at a position; values beyond the last one mean the last one."""
+    types, rows, columns = model.network.grid
+    kind, row, column = min(kind, types - 1), min(row, rows - 1), min(column, columns - 1)
+    return (kind * rows + row) * columns + column
+
+
+def strongest_children(routed: RoutedImage, iteration: int, parent: int, count: int = 6) -> list[Child]:
+    """Return the active children with the largest coefficients for a parent; among equals, the largest contributions.
+
+    Inactive children are left out: their prediction vectors are zero, whatever their coefficients.
+    """
+    active = routed.active_children(iteration)
+    couplings = routed.couplings[iteration, :, parent].masked_fill(~active, -torch.inf)
+    by_contribution = routed.contributions[iteration, :, parent].argsort(descending=True, stable=True)
+    # Rounded, because coefficients that differ by less than the page shows count as equal.
+    order = by_contribution[couplings[by_contribution].mul(1e4).round().argsort(descending=True, stable=True)]
+    chosen = order[: min(count, int(active.sum()))].tolist()
+    return [child_at(routed, iteration, index, parent) for index in chosen]
+
+
+def contributions_by_position(routed: RoutedImage, iteration: int) -> Float[Tensor, "row column parent"]:
+    """Sum the contributions of all types at each position."""
+    return routed.contributions[iteration].unflatten(0, routed.model.network.grid).sum(dim=0)
+
+
+def contributions_by_type(routed: RoutedImage, iteration: int) -> Float[Tensor, "type parent"]:
+    """Sum the contributions of each type over all positions."""
+    types, rows, columns = routed.model.network.grid
+    return routed.contributions[iteration].unflatten(0, (types, rows * columns)).sum(dim=1)
+
+
+@torch.inference_mode()
+def reconstruction(routed: RoutedImage, iteration: int, pose: Sequence[float] | None = None) -> Picture:
+    """Decode the predicted class's capsule, with the values `pose` in it if they are given."""
+    poses = _poses_with(routed, iteration, pose)
+    return routed.model.network.decoder(poses.unsqueeze(0), torch.tensor([routed.predicted(iteration)]))[0]
+
+
+def _poses_with(routed: RoutedImage, iteration: int, pose: Sequence[float] | None) -> Float[Tensor, "parent pose"]:
+    poses = routed.poses[iteration].clone()
+    if pose is not None:
+        if len(pose) != poses.shape[1]:
+            raise InputError(f"expected {poses.shape[1]} values of a class capsule, found {len(pose)}")
+        poses[routed.predicted(iteration)] = torch.tensor(pose, dtype=poses.dtype)
+    return poses
+
+
+@torch.inference_mode()
+def perturbations(
+    routed: RoutedImage, iteration: int, pose: Sequence[float] | None = None, most: float = 0.25, steps: int = 11
+) -> Float[Tensor, "value step channel height width"]:
+    """Decode the predicted class's capsule with each of its values moved from −`most` to `most`, one at a time."""
+    predicted, base = routed.predicted(iteration), _poses_with(routed, iteration, pose)
+    values = base.shape[1]
+    moved = base.expand(values, steps, *base.shape).clone()
+    offsets = torch.linspace(-most, most, steps)
+    for value in range(values):
+        moved[value, :, predicted, value] += offsets
+    decoded = routed.model.network.decoder(moved.flatten(0, 1), torch.full((values * steps,), predicted))
+    return decoded.unflatten(0, (values, steps))
