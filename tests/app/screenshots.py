@@ -1,6 +1,6 @@
 """Make the pictures of the pages for README and docs: `python -m tests.app.screenshots RUN RUN [--out FOLDER]`.
 
-It serves the explorer of the runs and a poll of the first run, drives both with chromium, and writes one PNG for each
+It serves the explorer of the runs and a poll about the last one, drives both with chromium, and writes one PNG for each
 page, colour scheme and size.
 """
 
@@ -54,9 +54,13 @@ def opened(browser: Browser, address: str, scheme: str, size: dict):
     context.close()
 
 
-def photograph(page: Page, path: Path, *, whole: bool = False) -> None:
-    """Write what the page shows, in at most 256 colours, which keeps the file small."""
-    page.screenshot(path=path, full_page=whole)
+def photograph(page: Page, path: Path, *, whole: bool = False, above: str = "") -> None:
+    """Write what the page shows, or the part that ends below an element, in at most 256 colours for a small file."""
+    size = dict(page.viewport_size or SCREEN)
+    box = page.locator(above).bounding_box() if above else None
+    if box:
+        size["height"] = min(size["height"], round(box["y"] + box["height"]) + 16)
+    page.screenshot(path=path, full_page=whole, clip=None if whole else {"x": 0, "y": 0, **size})
     with Image.open(path) as picture:
         few = picture.convert("RGB").quantize(256, dither=Image.Dither.NONE)
     few.save(path, optimize=True)
@@ -70,7 +74,7 @@ def explorer(browser: Browser, runs: list[Path], out: Path, *, whole: bool) -> N
             with opened(browser, served.address, scheme, size) as page:
                 page.wait_for_selector("#answer-left svg")
                 draw(page)
-                photograph(page, out / f"explorer-{name}.png")
+                photograph(page, out / f"explorer-{name}.png", above="" if name == "phone" else "#histograms-left")
                 if whole:
                     photograph(page, out / f"explorer-{name}-whole.png", whole=True)
     finally:
