@@ -110,6 +110,13 @@ class NetworkSettings(Settings):
     routing_bias: bool = False
     """Add a learned bias to each parent's weighted sum, as Sabour's code does. The paper's procedures have none."""
 
+    stem: Literal["conv1", "deep"] = "conv1"
+    """Layers before PrimaryCaps: the paper's Conv1, or `deep`, several 3×3 convolutions with batch norm that reduce
+    images of any size to at most 16×16 places. Use `deep` for images larger than 40×40."""
+
+    head: Literal["capsules", "linear"] = "capsules"
+    """Layer of the classes: routed capsules, or a linear classifier as a baseline."""
+
     conv_channels: int = Field(256, ge=1)
     """Kernels of Conv1."""
 

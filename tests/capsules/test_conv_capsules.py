@@ -50,7 +50,7 @@ def compare_with_the_literal_procedure(grid, layer, geometry, r, name, full=Fals
 
 
 def effective_weights(layer):
-    return layer.routed.weights
+    return layer.routed.effective_weights
 
 
 @pytest.mark.parametrize("name", NORMALIZATIONS)

@@ -24,14 +24,23 @@ class Decoder(nn.Module):
         pose: Numbers in the pose of a class.
         image_shape: Channels, height and width of the images.
         widths: Widths of the hidden layers.
+        coarseness: The last layer has one number for this many rows and columns of pixels; the image is interpolated
+            from them. A last layer for every pixel of a large image would have most of a network's weights.
     """
 
     def __init__(
-        self, classes: int, pose: int, image_shape: tuple[int, int, int], widths: Sequence[int] = (512, 1024)
+        self,
+        classes: int,
+        pose: int,
+        image_shape: tuple[int, int, int],
+        widths: Sequence[int] = (512, 1024),
+        coarseness: int = 1,
     ) -> None:
         super().__init__()
         self.image_shape = image_shape
-        sizes = [classes * pose, *widths, torch.Size(image_shape).numel()]
+        channels, height, width = image_shape
+        self.decoded_shape = (channels, -(-height // coarseness), -(-width // coarseness))
+        sizes = [classes * pose, *widths, torch.Size(self.decoded_shape).numel()]
         layers: list[nn.Module] = []
         for before, after in pairwise(sizes):
             layers += [nn.Linear(before, after), nn.ReLU()]
@@ -40,4 +49,7 @@ class Decoder(nn.Module):
 
     def forward(self, poses: Poses, classes: Labels) -> Images:
         """Reconstruct the images from the poses of the given classes."""
-        return self.layers(keep_only(poses, classes)).unflatten(1, self.image_shape)
+        decoded = self.layers(keep_only(poses, classes)).unflatten(1, self.decoded_shape)
+        if self.decoded_shape == self.image_shape:
+            return decoded
+        return nn.functional.interpolate(decoded, size=self.image_shape[1:], mode="bilinear", align_corners=False)

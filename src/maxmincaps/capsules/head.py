@@ -1,10 +1,14 @@
-"""A capsule head: the last layer of a classifier, on top of any backbone."""
+"""Heads: the last layer of a classifier, on top of any backbone."""
 
+from collections.abc import Iterator
+
+from einops import einsum
 from torch import Tensor, nn
 
 from maxmincaps.capsules.checks import check_input
 from maxmincaps.capsules.layers import PrimaryCapsules, RoutedCapsules
 from maxmincaps.capsules.normalizations import NormalizationChoice
+from maxmincaps.capsules.routing import RoutingStep
 from maxmincaps.capsules.shapes import Images, Lengths, Parts, Poses
 from maxmincaps.errors import InputError
 
@@ -123,3 +127,27 @@ class CapsuleHead(nn.Module):
     def extra_repr(self) -> str:
         """Return what the head expects."""
         return f"in_channels={self.width}, grid={self.grid}" if self.takes_maps else f"in_features={self.width}"
+
+
+class LinearClasses(RoutedCapsules):
+    """A linear classifier in the place of routed capsules: the baseline `CapsNet(head="linear")`.
+
+    The length of class j is `sigmoid(Σ_i w_ij · u_i + b_j)`, and its pose has that one number. So losses, decoder and
+    evaluation are those of capsules. Its one routing step has coefficients of 1.
+
+    Args:
+        children: Number of capsules below.
+        parents: Number of classes.
+        part_pose: Numbers in a child's pose.
+    """
+
+    def __init__(self, children: int, parents: int, part_pose: int = 8) -> None:
+        super().__init__(children, parents, part_pose, 1, normalization="uniform", iterations=1, bias=True)
+
+    def _steps(self, parts: Parts, only_last: bool) -> Iterator[RoutingStep]:  # noqa: ARG002
+        parts = self._scaled(parts)
+        logits = einsum(parts, self.weights, "batch child part, child parent pose part -> batch parent pose")
+        if self.bias is not None:
+            logits = logits + self.bias
+        ones = parts.new_ones(()).expand(*parts.shape[:2], self.weights.shape[1])
+        yield RoutingStep(ones - 1, ones, logits.sigmoid())

@@ -5,16 +5,22 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import torch
-from torch import nn
+from jaxtyping import Float
+from torch import Tensor, nn
 
 from maxmincaps.capsules.checks import check_input
 from maxmincaps.capsules.convolution import StridedConvolution
 from maxmincaps.capsules.decoder import Decoder
+from maxmincaps.capsules.head import LinearClasses
 from maxmincaps.capsules.layers import PrimaryCapsules, RoutedCapsules
 from maxmincaps.capsules.normalizations import NormalizationChoice, normalization_of
 from maxmincaps.capsules.phases import Axis
 from maxmincaps.capsules.shapes import Images, Labels, Lengths, Parts, Poses
+from maxmincaps.capsules.stem import feature_shape, fitted_kernels, stem_of
 from maxmincaps.errors import InputError
+
+MOST_DECODED = 64
+"""Rows and columns that the decoder of a network with another stem than Conv1 has at most; it interpolates the rest."""
 
 
 class CapsNetOutput(NamedTuple):
@@ -45,8 +51,12 @@ class CapsNet(nn.Module):
         full_backpropagation: Whether gradients flow through all iterations, as in Sabour's code, instead of through the
             last weighted sum only.
         routing_bias: Whether to add a learned bias to each parent's weighted sum, as Sabour's code does.
-        conv_channels: Kernels of Conv1.
-        conv_kernel: Kernel size of Conv1.
+        stem: The layers before PrimaryCaps: "conv1", the paper's convolution; "deep", 3×3 convolutions with batch norm
+            that reduce images of any size to at most 16×16 places; or your own module from images to feature maps,
+            (batch, channel, row, column).
+        head: "capsules", or "linear", which replaces routing by a linear classifier, as a baseline.
+        conv_channels: Kernels of Conv1, or channels at the end of the deep stem.
+        conv_kernel: Kernel size of Conv1. Kernels that do not fit small images are reduced; `kernels` has the result.
         conv_stride: Stride of Conv1.
         types: Capsule types of PrimaryCaps. Default: 32 for grey images, 64 for colour.
         primary_kernel: Kernel size of PrimaryCaps.
@@ -61,7 +71,7 @@ class CapsNet(nn.Module):
         convolution: How PrimaryCaps is computed: "spectral", "direct", or whichever is faster ("auto").
 
     Raises:
-        InputError: If the settings do not fit together or the images are too small for the kernels.
+        InputError: If the settings do not fit together.
 
     Example:
         >>> network = CapsNet(image_shape=(1, 20, 20), classes=3, conv_channels=8, types=2)
@@ -84,6 +94,8 @@ class CapsNet(nn.Module):
         start: float | None = None,
         full_backpropagation: bool = False,
         routing_bias: bool = False,
+        stem: str | nn.Module = "conv1",
+        head: Literal["capsules", "linear"] = "capsules",
         conv_channels: int = 256,
         conv_kernel: int = 9,
         conv_stride: int = 1,
@@ -113,49 +125,69 @@ class CapsNet(nn.Module):
             raise InputError(
                 f"padding 'same' takes odd kernels, found {conv_kernel} and {primary_kernel}; choose others or 'valid'"
             )
+        if not isinstance(stem, str):
+            self.cannot_be_saved = "a network is saved with its stem's name; this one has a stem of its own"
         channels, height, width = image_shape
-        types = types or (32 if channels == 1 else 64)
-        conv_padding, primary_padding = (0, 0) if padding == "valid" else (conv_kernel // 2, primary_kernel // 2)
-        features = [Axis(size, conv_kernel, conv_stride, conv_padding).outputs for size in (height, width)]
-        places = [Axis(size, primary_kernel, primary_stride, primary_padding).outputs for size in features]
-        if min(places) < 1:
-            raise InputError(
-                f"images of {height}×{width} are too small for a {conv_kernel}×{conv_kernel} and "
-                f"a {primary_kernel}×{primary_kernel} kernel; choose smaller kernels, padding 'same' or larger images"
-            )
         self.image_shape = (channels, height, width)
-        self.grid = (types, *places)
-        self.conv1 = StridedConvolution(
-            channels,
-            conv_channels,
-            conv_kernel,
-            stride=conv_stride,
-            padding=conv_padding,
-            method="direct" if convolution == "direct" else "auto",  # spectral never pays with few input channels
-        )
+        types = types or (32 if channels == 1 else 64)
+        self.stem = stem_of(stem, self.image_shape, conv_channels)
+        """The layers before PrimaryCaps, if they are others than `conv1`."""
+        maps: Sequence[int] = ()
+        if self.stem is not None:
+            conv_channels, *maps = feature_shape(self.stem, self.image_shape)
+
+        def margin(kernel: int) -> int:
+            return kernel // 2 if padding == "same" else 0
+
+        def places(conv_kernel: int, primary_kernel: int) -> list[int]:
+            features = maps or [
+                Axis(size, conv_kernel, conv_stride, margin(conv_kernel)).outputs for size in (height, width)
+            ]
+            return [Axis(size, primary_kernel, primary_stride, margin(primary_kernel)).outputs for size in features]
+
+        conv_kernel, primary_kernel = fitted_kernels(lambda *two: min(places(*two)), conv_kernel, primary_kernel)
+        self.kernels = (conv_kernel, primary_kernel)
+        """Kernel sizes of Conv1 and PrimaryCaps: those asked for, or smaller ones that fit the images."""
+        self.grid = (types, *places(*self.kernels))
+        if self.stem is None:
+            self.conv1 = StridedConvolution(
+                channels,
+                conv_channels,
+                conv_kernel,
+                stride=conv_stride,
+                padding=margin(conv_kernel),
+                method="direct" if convolution == "direct" else "auto",  # spectral never pays with few input channels
+            )
         self.primary = PrimaryCapsules(
             conv_channels,
             types,
             part_pose,
             kernel=primary_kernel,
             stride=primary_stride,
-            padding=primary_padding,
+            padding=margin(primary_kernel),
             relu=relu,
             squash=squash_parts,
             scale=primary_scale,
             convolution=convolution,
         )
-        self.digits = RoutedCapsules(
-            torch.Size(self.grid).numel(),
-            classes,
-            part_pose,
-            class_pose,
-            normalization=normalization_of(normalization).with_settings(start=start, low=low, high=high),
-            iterations=iterations,
-            bias=routing_bias,
-            full_backpropagation=full_backpropagation,
-        )
-        self.decoder = Decoder(classes, class_pose, self.image_shape, decoder)
+        children = torch.Size(self.grid).numel()
+        if head == "linear":
+            class_pose = 1
+            self.digits = LinearClasses(children, classes, part_pose)
+        else:
+            self.digits = RoutedCapsules(
+                children,
+                classes,
+                part_pose,
+                class_pose,
+                normalization=normalization_of(normalization).with_settings(start=start, low=low, high=high),
+                iterations=iterations,
+                bias=routing_bias,
+                full_backpropagation=full_backpropagation,
+            )
+        # Conv1 keeps the decoder of the paper whatever the size, so that older weights fit.
+        coarseness = 1 if self.stem is None else -(-max(height, width) // MOST_DECODED)
+        self.decoder = Decoder(classes, class_pose, self.image_shape, decoder, coarseness)
 
     @classmethod
     def cifar10(cls, **settings: Any) -> "CapsNet":
@@ -175,7 +207,11 @@ class CapsNet(nn.Module):
     def parts(self, images: Images) -> Parts:
         """Return the poses of the PrimaryCaps capsules, (batch, child, part): the children of routing."""
         check_input(self, images, ("batch", *self.image_shape))
-        return self.primary(self.conv1(images).relu())
+        return self.primary(self.features(images))
+
+    def features(self, images: Images) -> Float[Tensor, "batch feature row column"]:
+        """Return the feature maps that PrimaryCaps receives, (batch, channel, row, column)."""
+        return self.conv1(images).relu() if self.stem is None else self.stem(images)
 
     def output(self, poses: Poses, labels: Labels | None = None) -> CapsNetOutput:
         """Return lengths and reconstruction for the class poses of a routing step; `labels` as in `forward`."""

@@ -47,7 +47,7 @@ class Shapes:
 def shapes_of(network: CapsNet) -> Shapes:
     """Read the shapes off a network; those of Conv1 by sending an empty image through it."""
     with torch.inference_mode():
-        channels, height, width = network.conv1(torch.zeros(1, *network.image_shape)).shape[1:]
+        channels, height, width = network.features(torch.zeros(1, *network.image_shape)).shape[1:]
     types, *places = network.grid
     _, classes, class_pose, part_pose = network.digits.weights.shape
     linear = [layer.out_features for layer in network.decoder.layers if isinstance(layer, nn.Linear)]
@@ -60,7 +60,7 @@ def shapes_of(network: CapsNet) -> Shapes:
         classes=classes,
         class_pose=class_pose,
         decoder=tuple(linear),
-        conv=_kernel(network.conv1, "ReLU"),
+        conv=_kernel(network.conv1, "ReLU") if network.stem is None else "stem",
         primary=_kernel(network.primary.convolution, "ReLU" if network.primary.relu else ""),
         routing=f"dynamic routing\n{pluralize(network.digits.iterations, 'iteration')}",
     )

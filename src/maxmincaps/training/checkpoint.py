@@ -21,8 +21,10 @@ CHECKPOINT = "checkpoint.safetensors"
 
 
 def check_finite(tensors: Mapping[str, Tensor], where: Path) -> None:
-    """Raise `InputError` if a tensor is not of finite floating-point numbers."""
+    """Raise `InputError` if a tensor is not of finite floating-point numbers. (Batch norm also counts its batches.)"""
     for name, tensor in tensors.items():
+        if name.endswith(".num_batches_tracked") and tensor.dtype == torch.long:
+            continue
         if not tensor.is_floating_point():
             raise InputError(f"{where}: expected finite numbers in {name}, found {tensor.dtype}")
         if not tensor.float().isfinite().all():

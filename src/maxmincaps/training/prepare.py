@@ -136,6 +136,8 @@ def losses_for(
 def _initialise_as_sabour(network: CapsNet) -> None:
     """Draw truncated normal values with σ 0.05 (Conv1) and 0.1 (all others), biases 0.1, as in Sabour's code."""
     for name, parameter in network.named_parameters():
+        if name.startswith("stem."):
+            continue  # other layers than Sabour's
         if name.endswith("bias"):
             nn.init.constant_(parameter, 0.1)
         else:
