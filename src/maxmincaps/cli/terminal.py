@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -20,6 +20,9 @@ from maxmincaps.recipe import Recipe
 from maxmincaps.training.observer import Observer
 from maxmincaps.training.schema import EpochMetrics
 from maxmincaps.wording import percent, pluralize
+
+if TYPE_CHECKING:
+    from maxmincaps.training.plan import TrainingPlan
 
 WIDE = 200
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
@@ -84,6 +87,12 @@ class ProgressBar(Observer):
         )
         self.task = self.progress.add_task("steps", total=steps, completed=done, loss="…")
         self.progress.start()
+
+    def planned(self, plan: "TrainingPlan") -> None:
+        """Print what the training is expected to need, and warnings."""
+        console.print(f"  {plan.summary()}")
+        for warning in plan.warnings:
+            console.print(f"  {warning}", style="yellow")
 
     def stepped(self, loss: float) -> None:
         """Move the bar."""

@@ -16,6 +16,7 @@ from maxmincaps.training.checkpoint import CHECKPOINT, apply_init_from
 from maxmincaps.training.environment import environment
 from maxmincaps.training.interrupt import StopRequest, stop_requests
 from maxmincaps.training.observer import SILENT, Observer
+from maxmincaps.training.plan import plan_training
 from maxmincaps.training.prepare import check_network, class_weights_for, set_learning_rate, threads_of
 from maxmincaps.training.processes import Processes, launch, precision_on, processes_for, sum_over
 from maxmincaps.training.results import begin_run, conclude, end_epoch
@@ -77,6 +78,8 @@ def _train(
         trainer = Trainer.prepare(processes, recipe, run, images)
         begin_run(trainer, environment(processes.device, precision_on(processes.device, recipe)))
         observer.started(recipe, trainer.steps, trainer.state.step)
+        if observer is not SILENT and not trainer.state.step:
+            observer.planned(plan_training(trainer.plain_network, recipe, len(images.train)))
         try:
             while trainer.state.epoch < recipe.epochs and not trainer.is_out_of_patience:
                 for batch in trainer.batches():

@@ -13,6 +13,7 @@ if TYPE_CHECKING:  # commands that train nothing use progress bars too, and do n
     from torch import nn
 
     from maxmincaps.data.batches import Batch
+    from maxmincaps.training.plan import TrainingPlan
 
 
 class Observer:
@@ -33,6 +34,9 @@ class Observer:
             steps: Steps of the whole run.
             done: Steps that were made before the run was stopped and continued.
         """
+
+    def planned(self, plan: "TrainingPlan") -> None:
+        """Called after `started`, unless the run is continued, with what the training is expected to need."""
 
     def gradients_computed(self, network: "nn.Module", batch: "Batch", loss: float) -> None:
         """Called in each step when the gradients are there and finite, before the weights are updated.
@@ -74,6 +78,11 @@ class CombinedObserver(Observer):
         """Call `started` of each observer."""
         for observer in self.observers:
             observer.started(recipe, steps, done)
+
+    def planned(self, plan: "TrainingPlan") -> None:
+        """Call `planned` of each observer."""
+        for observer in self.observers:
+            observer.planned(plan)
 
     def gradients_computed(self, network: "nn.Module", batch: "Batch", loss: float) -> None:
         """Call `gradients_computed` of each observer."""
