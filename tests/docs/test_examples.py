@@ -16,7 +16,11 @@ EXAMPLES = ROOT / "examples"
         ("look_inside", "iteration 3"),
         ("train", "epoch 2"),
         ("own_normalization", "sigmoid"),
-        ("layers", "step 60"),
+        ("plain_loop", "test accuracy"),
+        ("fabric_loop", "epoch 2"),
+        ("backbone_head", "cross-entropy: test accuracy"),
+        ("stack", "step 60"),
+        ("fine_tune", "epoch 3"),
         ("scikit_learn", "softmax: "),
     ],
 )
