@@ -1,13 +1,69 @@
-"""Records made by hand, so that what an analysis finds in them is known."""
+"""Runs made by hand, so that the result of an analysis is known."""
+
+from dataclasses import replace
 
 import torch
 
-from maxmincaps.analysis.claims import evidence
+from maxmincaps.analysis.claims import evaluate_claims
 from maxmincaps.recipe import Recipe
 from maxmincaps.studies import STUDIES
-from maxmincaps.studies.table import row_of
 from maxmincaps.training.checkpoint import save_tensors
-from maxmincaps.training.run import Run
+from maxmincaps.training.run import Run, RunSummary
+from maxmincaps.training.schema import RunData, RunResult
+
+
+def make_data(dataset="mnist", classes=10, **changes):
+    shape = (3, 24, 24) if dataset == "cifar10" else (1, 28, 28)
+    sizes = {"train_images": 60_000, "test_images": 10_000, "test_images_per_epoch": 10_000}
+    names = tuple(str(number) for number in range(classes))
+    return RunData(
+        **{"name": dataset, "regenerated": False, "classes": names, "image_shape": shape, **sizes, **changes}
+    )
+
+
+def make_run(folder, recipe: Recipe, best: float = 0.9, train: float = 1.0, **changes) -> RunSummary:
+    """A complete run with a test accuracy of our choice, without any file."""
+    outcome = RunResult(
+        best_test_accuracy=best,
+        best_epoch=1,
+        best_chosen_by="test",
+        final_test_accuracy=best,
+        train_accuracy=train,
+        best_running_train_accuracy=train,
+        epochs=recipe.epochs,
+        seconds=1.0,
+    )
+    run = RunSummary(
+        folder / recipe.fingerprint(), recipe, "complete", recipe.epochs, outcome, make_data(recipe.dataset)
+    )
+    return replace(run, **changes)
+
+
+def write_run(folder, recipe: Recipe, best: float, train: float = 1.0) -> RunSummary:
+    """The same with its files."""
+    made = make_run(folder, recipe, best, train)
+    run = Run(made.folder)
+    run.folder.mkdir(parents=True, exist_ok=True)
+    run.write("recipe.json", recipe.to_json())
+    run.write("result.json", made.result)
+    run.write("data.json", made.data)
+    return run.summary()
+
+
+def make_study(folder, name, scale, accuracy, train=lambda entry: 1.0, seeds=None, make=make_run):
+    """Every run of a study, with the accuracy in percent that `accuracy` returns for it."""
+    return {
+        (entry.line.label, entry.line.value, entry.recipe.dataset, entry.recipe.seed): make(
+            folder, entry.recipe, accuracy(entry) / 100, train(entry)
+        )
+        for entry in STUDIES[name].entries(scale, seeds)
+    }
+
+
+def diverge(runs, *keys):
+    """Turn these runs of a study into diverged ones."""
+    for key in keys:
+        runs[key] = replace(runs[key], status="diverged", outcome=None)
 
 
 def write_lengths(folder, lengths, labels):
@@ -15,8 +71,7 @@ def write_lengths(folder, lengths, labels):
     lengths = torch.as_tensor(lengths).float()
     tensors = {"lengths": lengths.half(), "predictions": lengths.argmax(1).to(torch.int16)}
     save_tensors(folder / "lengths.safetensors", {**tensors, "labels": torch.as_tensor(labels).to(torch.int16)})
-    classes = [str(number) for number in range(lengths.shape[1])]
-    Run(folder).write("data.json", {"classes": classes, "train_images": 60_000, "test_images": len(labels)})
+    Run(folder).write("data.json", make_data(classes=lengths.shape[1], test_images=len(labels)))
 
 
 def write_trace(folder, logits, couplings, label=0):
@@ -25,36 +80,18 @@ def write_trace(folder, logits, couplings, label=0):
     save_tensors(folder / "trace.safetensors", tensors)
 
 
-def write_run(folder, recipe: Recipe, best: float, train: float = 1.0):
-    """Write what a run of a recipe leaves, with a test accuracy of our choice, and give its row."""
-    record = Run(folder / recipe.fingerprint())
-    record.folder.mkdir(parents=True, exist_ok=True)
-    record.write("recipe.json", recipe.to_json())
-    accuracies = {"best_test_accuracy": best, "final_test_accuracy": best, "best_running_train_accuracy": train}
-    numbers = {"best_epoch": 1, "train_accuracy": train, "train_accuracy_images": 1, "steps": 1, "skipped_steps": 0}
-    record.write("result.json", {**accuracies, **numbers, "best_chosen_by": "test", "seconds": 1.0})
-    return row_of(record)
+class Evaluated(dict):
+    """What the runs say about each claim, evaluated when it is asked for."""
+
+    def __init__(self, runs):
+        self.runs = list(runs)
+
+    def __missing__(self, name):
+        [self[name]] = evaluate_claims(self.runs, [name])
+        return self[name]
 
 
-def write_study(folder, name, scale, accuracy, train=lambda entry: 1.0, seeds=None):
-    """Write a record for every run of a study, with the accuracy in percent that `accuracy` gives it."""
-    return {
-        (entry.line.label, entry.line.value, entry.recipe.dataset, entry.recipe.seed): write_run(
-            folder, entry.recipe, accuracy(entry) / 100, train(entry)
-        )
-        for entry in STUDIES[name].entries(scale, seeds)
-    }
-
-
-def write_diverged(rows, *keys):
-    """Let these runs of a study be without a result."""
-    for key in keys:
-        rows[key] |= {"status": "diverged", "best_test_accuracy": None, "final_test_accuracy": None}
-
-
-def by_name(rows):
-    """What the runs say of each claim."""
-    return {found.name: found for found in evidence(list(rows))}
+by_name = Evaluated
 
 
 def as_the_paper(entry):

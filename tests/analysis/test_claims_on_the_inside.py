@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from maxmincaps.analysis.compare import Verdict
-from tests.analysis.runs import as_the_paper, by_name, write_diverged, write_lengths, write_study, write_trace
+from maxmincaps.analysis.verdicts import Verdict
+from tests.analysis.runs import as_the_paper, by_name, diverge, make_study, write_lengths, write_trace
 
 INSIDE = (
     "softmax-stays-near-start", "max-min-spreads", "parents-differ-more", "several-strong-parents",
@@ -14,70 +14,73 @@ INSIDE = (
 
 
 def test_runs_whose_records_lack_what_a_claim_is_measured_by_are_not_called_no_runs(tmp_path):
-    rows = write_study(tmp_path, "datasets", "full", as_the_paper)
+    rows = make_study(tmp_path, "datasets", "full", as_the_paper)
     found = by_name(rows.values())
     for name in INSIDE:
-        assert (found[name].verdict, found[name].n) == (Verdict.TOO_FEW, 0)
-        assert found[name].ours == "the records do not hold what this is measured by"
+        assert (found[name].verdict, found[name].finding.n) == (Verdict.NOT_TESTED, 0)
+        assert "lack the files" in found[name].finding.ours
         assert "20 epochs" in found[name].budget
 
 
-@pytest.mark.parametrize(("outliers", "verdict"), [(5, Verdict.FAILS), (20, Verdict.HOLDS)])
+@pytest.mark.parametrize(("outliers", "verdict"), [(5, Verdict.REFUTED), (20, Verdict.SUPPORTED)])
 def test_a_few_children_with_nine_strong_parents_do_not_make_up_for_many_with_one(tmp_path, outliers, verdict):
-    rows = write_study(tmp_path, "datasets", "full", as_the_paper)
+    rows = make_study(tmp_path, "datasets", "full", as_the_paper)
     logits, couplings = torch.randn(3, 100, 10, generator=torch.Generator().manual_seed(0)), torch.zeros(3, 100, 10)
     couplings[:, :, 0] = 1.0
     couplings[:, :outliers, 1:] = 0.9
     for row in rows.values():
         write_trace(tmp_path / row.fingerprint, logits, couplings)
     found = by_name(rows.values())["several-strong-parents"]
-    assert (found.verdict, found.ours.split(" (")[0]) == (verdict, f"{outliers} % of the voting children")
+    assert (found.verdict, found.finding.ours.split(" (")[0]) == (
+        verdict,
+        f"% of the active capsules: MNIST {outliers}",
+    )
 
 
 def test_runs_on_other_images_are_not_among_the_papers(tmp_path):
     """What `maxmincaps quickstart` leaves stands in for the paper's datasets only where there is nothing else."""
-    quick = write_study(tmp_path, "datasets", "quickstart", lambda entry: 97.0)
-    rows = {**write_study(tmp_path, "datasets", "full", as_the_paper), **quick}
+    quick = make_study(tmp_path, "datasets", "quickstart", lambda entry: 97.0)
+    rows = {**make_study(tmp_path, "datasets", "full", as_the_paper), **quick}
     for row in rows.values():
         write_trace(tmp_path / row.fingerprint, torch.randn(3, 20, 10), torch.full((3, 20, 10), 0.1))
-    write_diverged(rows, ("Softmax", None, "mnist", 0))
+    diverge(rows, ("Softmax", None, "mnist", 0))
     alone, together = (by_name(own.values())["softmax-stays-near-start"] for own in (quick, rows))
-    assert (alone.n, together.n) == (1, 24)
+    assert (alone.finding.n, together.finding.n) == (1, 4)
     assert "1 diverged" in together.budget
 
 
-def test_a_dataset_on_the_other_side_of_the_bound_is_told_and_leaves_a_claim_undecided(tmp_path):
+def test_a_dataset_on_the_other_side_of_the_bound_is_counted(tmp_path):
     """Softmax's couplings stay near their start on four datasets, and move on the fifth in every seed."""
-    rows = write_study(tmp_path, "datasets", "full", as_the_paper)
+    rows = make_study(tmp_path, "datasets", "full", as_the_paper)
     for (_, _, dataset, _), row in rows.items():
         couplings = torch.full((3, 100, 10), 0.1)
         couplings[-1, : 70 if dataset == "cifar10" else 2] = 0.5
         write_trace(tmp_path / row.fingerprint, torch.randn(3, 100, 10), couplings)
     found = by_name(rows.values())["softmax-stays-near-start"]
-    assert found.verdict is Verdict.UNDECIDED
-    assert "MNIST 98, rMNIST 98" in found.ours
-    assert found.ours.endswith("CIFAR10 30")
+    assert found.finding.summary == "supported on 4, refuted on 1 of 5 datasets"
+    assert "CIFAR10 30" in found.finding.ours
 
 
 def test_a_claim_about_both_normalizations_needs_both(tmp_path):
-    rows = write_study(tmp_path, "datasets", "full", as_the_paper)
+    rows = make_study(tmp_path, "datasets", "full", as_the_paper)
     for (label, *_), row in rows.items():
         logits = torch.zeros(3, 100, 10)
         logits[1:, : 80 if label == "Max-Min" else 1] = 1.0
         write_trace(tmp_path / row.fingerprint, logits, torch.full((3, 100, 10), 0.1))
-    assert by_name(rows.values())["most-logits-stay-at-zero"].verdict is Verdict.FAILS
+    assert by_name(rows.values())["most-logits-stay-at-zero"].verdict is Verdict.REFUTED
 
 
 def test_a_damaged_record_costs_the_claims_that_ask_for_it_and_no_others(tmp_path):
-    rows = write_study(tmp_path, "datasets", "full", as_the_paper)
-    (tmp_path / rows["Max-Min", None, "mnist", 0]["fingerprint"] / "trace.safetensors").write_bytes(b"torn")
+    rows = make_study(tmp_path, "datasets", "full", as_the_paper)
+    (tmp_path / rows["Max-Min", None, "mnist", 0].fingerprint).mkdir(parents=True)
+    (rows["Max-Min", None, "mnist", 0].folder / "trace.safetensors").write_bytes(b"torn")
     found = by_name(rows.values())
-    assert found["max-min-spreads"].ours.startswith("cannot be judged: ")
-    assert found["better-on-mnist"].verdict is Verdict.HOLDS
+    assert found["max-min-spreads"].finding.ours.startswith("cannot be judged: ")
+    assert found["better-on-mnist"].verdict is Verdict.SUPPORTED
 
 
 def test_what_is_inside_the_networks_is_judged_by_their_traces_and_lengths(tmp_path):
-    rows = write_study(tmp_path, "datasets", "full", as_the_paper)
+    rows = make_study(tmp_path, "datasets", "full", as_the_paper)
     labels = torch.arange(100) % 10
     noise = torch.Generator().manual_seed(0)
     confused_with = 0.02 * torch.rand(10, 10, generator=noise)
@@ -92,24 +95,24 @@ def test_what_is_inside_the_networks_is_judged_by_their_traces_and_lengths(tmp_p
             lengths += 0.5 * torch.eye(10)[(labels + 1) % 10] * (labels % 2)[:, None]
         write_lengths(tmp_path / row.fingerprint, lengths + 1e-3 * torch.rand(100, 10, generator=noise), labels)
     found = by_name(rows.values())
-    assert {name: found[name].verdict for name in INSIDE} == dict.fromkeys(INSIDE, Verdict.HOLDS)
+    assert {name: found[name].verdict for name in INSIDE} == dict.fromkeys(INSIDE, Verdict.SUPPORTED)
 
 
 def test_a_network_that_always_says_everything_has_no_tuning_curve_and_costs_nothing_else(tmp_path):
-    rows = write_study(tmp_path, "datasets", "full", as_the_paper)
+    rows = make_study(tmp_path, "datasets", "full", as_the_paper)
     labels = torch.arange(100) % 10
     for (_, _, dataset, seed), row in rows.items():
         said = torch.ones(100, 10) if (dataset, seed) == ("mnist", 0) else torch.rand(10, 10)[labels]
         write_lengths(tmp_path / row.fingerprint, said, labels)
     found = by_name(rows.values())["tuning-keeps-shape"]
-    assert (found.n, found.verdict) == (9, Verdict.FAILS)  # of ten pairs on MNIST and CIFAR10
+    assert (found.finding.n, found.verdict) == (4, Verdict.REFUTED)  # of five pairs on MNIST
 
 
 def test_tuning_curves_that_have_nothing_but_their_peaks_in_common_are_not_alike(tmp_path):
-    rows = write_study(tmp_path, "datasets", "full", as_the_paper)
+    rows = make_study(tmp_path, "datasets", "full", as_the_paper)
     labels = torch.arange(100) % 10
     noise = torch.Generator().manual_seed(0)
     for row in rows.values():
         lengths = 0.9 * torch.eye(10)[labels] + 0.05 * torch.rand(10, 10, generator=noise)[labels]
         write_lengths(tmp_path / row.fingerprint, lengths, labels)
-    assert by_name(rows.values())["tuning-keeps-shape"].verdict is Verdict.FAILS
+    assert by_name(rows.values())["tuning-keeps-shape"].verdict is Verdict.REFUTED

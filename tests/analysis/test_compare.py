@@ -1,20 +1,23 @@
-"""Means, intervals and verdicts."""
+"""Means, intervals, matched pairs and the rule for verdicts."""
 
 import math
 import statistics
-from operator import itemgetter
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import t as students_t
+from scipy.stats import nct, t
 
-from maxmincaps.analysis.compare import Verdict, interval, paired, t_quantile, verdict
+from maxmincaps.analysis.claims import Evidence, count_verdicts, summarize_verdicts
+from maxmincaps.analysis.runs import RunTable, interval
+from maxmincaps.analysis.verdicts import Bound, Verdict, combine, judge
+from maxmincaps.recipe import Recipe
+from maxmincaps.training.schema import Environment
+from tests.analysis.runs import make_data, make_run
 
-
-@pytest.mark.parametrize("degrees", [1, 2, 3, 4, 5, 8, 9, 24, 49])
-def test_the_quantile_of_students_t_is_the_known_one(degrees):
-    assert math.isclose(t_quantile(degrees), students_t.ppf(0.975, degrees), rel_tol=1e-9)
+S, R, U, C, N = (
+    Verdict.SUPPORTED, Verdict.REFUTED, Verdict.INCONCLUSIVE, Verdict.NOT_COMPARABLE, Verdict.NOT_TESTED
+)  # fmt: skip
 
 
 @given(st.lists(st.floats(-100, 100), min_size=2, max_size=20))
@@ -26,34 +29,84 @@ def test_an_interval_is_symmetric_about_the_mean_with_the_sample_sd(values):
     assert math.isclose(found.high - found.mean, found.mean - found.low, abs_tol=1e-6)
 
 
+@given(st.lists(st.integers(-100, 100), min_size=2, max_size=20, unique=True))
+def test_an_interval_is_students(values):
+    found = interval(values)
+    low, high = t.interval(0.95, len(values) - 1, found.mean, found.sd / math.sqrt(len(values)))
+    assert (found.low, found.high) == pytest.approx((low, high))
+
+
 def test_one_value_has_no_interval_and_none_has_no_mean():
     assert interval([]) is None
     assert (interval([2.0]).mean, interval([2.0]).sd, interval([2.0]).low) == (2.0, None, None)
+    assert interval([2.0]).detectable is None
 
 
-def test_only_runs_that_differ_in_nothing_but_the_line_are_paired():
-    def row(line, seed, measure, **others):
-        same = {"dataset": "mnist", "value": None, "used_precision": "fp32", "regenerated": False, "status": "complete"}
-        return {**same, "line": line, "seed": seed, "m": measure, **others}
-
-    rows = [row("a", 0, 5), row("a", 1, 6), row("a", 2, None, status="diverged"), row("a", 3, 9, dataset="cifar10")]
-    rows += [row("a", 4, 9, used_precision="bf16"), row("a", 5, 9, regenerated=True)]
-    rows += [row("b", 0, 1), row("b", 1, 3), *(row("b", seed, 1) for seed in range(2, 6))]
-    assert paired(rows, itemgetter("m"), "a", "b") == [4, 3]
-    assert paired(rows, lambda row: 2 * row["m"], "b", "a") == [-8, -6]
+@pytest.mark.parametrize("n", [3, 5, 10, 30])
+def test_the_smallest_detectable_difference_is_found_in_about_eighty_of_a_hundred_repetitions(n):
+    values = [1.0, -1.0] * (n // 2) + [0.0] * (n % 2)
+    found = interval(values)
+    shift = found.detectable / (found.sd / math.sqrt(n))
+    power = nct.sf(t.ppf(0.975, n - 1), n - 1, shift)
+    assert 0.72 < power < 0.85
 
 
 @pytest.mark.parametrize(
-    ("values", "expected"),
+    ("values", "bound", "verdict"),
     [
-        ([1.0, 1.1, 0.9], Verdict.HOLDS),
-        ([1.0, -1.1, 0.9], Verdict.UNDECIDED),
-        ([-1.0, -1.1, -0.9], Verdict.FAILS),
-        ([5.0, 5.1], Verdict.TOO_FEW),
-        ([5.0], Verdict.TOO_FEW),
-        ([], Verdict.TOO_FEW),
-        ([1.0, 1.1, math.nan], Verdict.UNDECIDED),
+        ([1.0, 1.1, 0.9], Bound(), S),
+        ([-1.0, -1.1, -0.9], Bound(), R),
+        ([1.0, -1.0, 0.5], Bound(), U),
+        ([1.0, 1.1], Bound(), N),
+        ([0.0, 0.05, 0.02], Bound(0.2, side=0), S),
+        ([0.3, 0.31, 0.29], Bound(0.2, side=0), R),
+        ([-0.3, -0.31, -0.29], Bound(0.2, side=0), R),
+        ([0.3, 0.31, 0.29], Bound(0.35, side=-1), S),
+        ([0.5, 0.51, 0.49], Bound(0.35, side=-1), R),
     ],
 )
-def test_a_claim_is_judged_if_at_least_three_pairs_put_its_whole_interval_on_one_side_of_the_bound(values, expected):
-    assert verdict(interval(values)) is expected
+def test_the_whole_interval_has_to_lie_on_one_side(values, bound, verdict):
+    assert bound.verdict(interval(values)) is verdict
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "expected", "words"),
+    [
+        ([S, S], S, "supported"),
+        ([S, U, N, R, S], Verdict.PARTLY, "supported on 2, refuted on 1 of 5 datasets"),
+        ([S, U], Verdict.PARTLY, "supported on 1 of 2 datasets"),
+        ([R, U, N], R, "refuted on 1 of 3 datasets"),
+        ([U, N], U, "inconclusive on 1 of 2 datasets"),
+        ([C, N], C, "not comparable on 1 of 2 datasets"),
+        ([N, N], N, "not tested"),
+    ],
+)
+def test_datasets_are_counted_in_the_verdict(verdicts, expected, words):
+    assert combine(verdicts) == (expected, words)
+
+
+def test_pairs_of_different_datasets_are_never_pooled():
+    values = {"mnist": [1.0, 1.1], "cifar10": [1.0, 0.9]}
+    found = judge(values, RunTable(), "points")
+    assert (found.verdict, found.n) == (N, 2)
+
+
+def test_only_runs_that_differ_in_nothing_but_the_line_are_paired(tmp_path):
+    def run(line, seed, best, dataset="mnist", **changes):
+        precision = changes.pop("precision", "fp32")
+        made = make_run(tmp_path, Recipe(dataset=dataset, seed=seed), best, line=line, **changes)
+        machine = Environment(started_at="", precision=precision)
+        return made.__class__(**{**made.__dict__, "machine": machine})
+
+    runs = [run("a", 0, 0.5), run("a", 1, 0.6), run("a", 3, 0.9, "cifar10"), run("a", 4, 0.9, precision="bf16")]
+    runs += [run("a", 2, 0.9, status="diverged", outcome=None)]
+    runs += [run("a", 5, 0.9, images=make_data(regenerated=True)), run("a", 6, 0.9, scale="full")]
+    runs += [run("b", 0, 0.1), run("b", 1, 0.3), *(run("b", seed, 0.1) for seed in range(2, 7))]
+    found = RunTable(tuple(runs)).differences(lambda run: run.result.best_test_accuracy, "a", "b")
+    assert found == pytest.approx([0.4, 0.3])
+
+
+def test_the_counts_name_every_verdict_once():
+    found = [Evidence(None, judge({"mnist": [1.0, 1.1, 0.9]}, RunTable(), ""))] * 2
+    assert count_verdicts(found) == {verdict: 2 * (verdict is S) for verdict in Verdict}
+    assert summarize_verdicts(found).startswith("2 claims: 2 supported, 0 supported on some datasets, 0 refuted")

@@ -42,12 +42,10 @@ def model(*predictions, labels, classes=4, sure=1.0):
 def test_the_images_shown_are_the_first_of_each_class(run):
     assert shown_images(torch.tensor(LABELS), 3) == [0, 1, 2]
     table = outputs(run)
-    assert [(row["image"], row["label"], row["parent"]) for row in table][:4] == [
+    assert [(row.image, row.label, row.parent) for row in table][:4] == [
         (0, 0, 0), (0, 0, 1), (0, 0, 2), (1, 1, 0)
     ]  # fmt: skip
-    assert [row["length"] for row in table] == pytest.approx(
-        [length for row in LENGTHS[:3] for length in row], abs=1e-3
-    )
+    assert [row.length for row in table] == pytest.approx([length for row in LENGTHS[:3] for length in row], abs=1e-3)
 
 
 def test_an_image_that_is_not_there_is_refused(run):
@@ -57,14 +55,14 @@ def test_an_image_that_is_not_there_is_refused(run):
 
 def test_a_tuning_curve_is_the_mean_over_the_images_of_a_class(run):
     assert tuning(run)[2].tolist() == pytest.approx([0.3, 0.525, 0.65], abs=1e-3)
-    assert [row["mean_length"] for row in tuning_rows(run)] == tuning(run).flatten().tolist()
+    assert [row.mean_length for row in tuning_rows(run)] == tuning(run).flatten().tolist()
 
 
 def test_a_misclassified_image_is_told_with_both_lengths(run):
     [mistake] = misclassified(responses(run))
-    assert (mistake["image"], mistake["prediction"], mistake["label"]) == (2, 1, 2)
-    assert mistake["length_of_prediction"] == pytest.approx(0.8, abs=1e-3)
-    assert mistake["length_of_label"] == pytest.approx(0.3, abs=1e-3)
+    assert (mistake.image, mistake.prediction, mistake.label) == (2, 1, 2)
+    assert mistake.length_of_prediction == pytest.approx(0.8, abs=1e-3)
+    assert mistake.length_of_label == pytest.approx(0.3, abs=1e-3)
 
 
 def test_the_confusion_matrix_counts_every_image_in_its_place(run):

@@ -55,9 +55,9 @@ def test_the_panels_of_a_quantity_share_their_edges(run):
 
 
 def test_the_initial_logits_are_all_in_the_bin_of_zero(run):
-    start = [row for row in evolution_rows(run, bins=20) if (row["iteration"], row["quantity"]) == (1, "logits")]
-    assert {row["count"] for row in start if row["count"]} == {40, 400}
-    assert all(row["from"] <= 0 <= row["to"] for row in start if row["count"])
+    start = [row for row in evolution_rows(run, bins=20) if (row.iteration, row.quantity) == (1, "logits")]
+    assert {row.count for row in start if row.count} == {40, 400}
+    assert all(row.low <= 0 <= row.high for row in start if row.count)
 
 
 def test_the_children_shown_are_alive_and_have_distinct_winners(run):
@@ -78,15 +78,15 @@ def test_where_all_children_have_one_winner_three_are_shown_all_the_same(tmp_pat
 def test_a_row_is_a_childs_logits_and_couplings_at_the_last_iteration(run):
     found = trace(run)
     table = rows(run, [7])
-    assert [row["parent"] for row in table] == list(range(10))
-    assert [row["logit"] for row in table] == found.logits[-1, 7].tolist()
-    assert [row["coupling"] for row in table] == found.couplings[-1, 7].tolist()
+    assert [row.parent for row in table] == list(range(10))
+    assert [row.logit for row in table] == found.logits[-1, 7].tolist()
+    assert [row.coupling for row in table] == found.couplings[-1, 7].tolist()
 
 
 def test_a_child_that_is_not_there_is_refused(run):
     with pytest.raises(InputError, match="child: expected 0 to 39, found 40"):
         rows(run, [40])
-    with pytest.raises(InputError, match=r"nowhere is not the record of a run: there is no such folder"):
+    with pytest.raises(InputError, match=r"nowhere there is no such folder"):
         rows(run / "nowhere")
 
 

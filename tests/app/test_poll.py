@@ -52,8 +52,8 @@ def test_cannot_tell_is_an_answer_that_counts_for_no_class(store, tmp_path):
     assert question.people[7] == 0.25
     assert question.side == Side.NEITHER
     assert question.doubt == pytest.approx(0.811, abs=1e-3)
-    row = next(row for row in results.answer_rows(found) if row["class"] == "cannot tell")
-    assert (row["people"], row["share_of_people"], row["mean_length"]) == (3, 0.75, None)
+    row = next(row for row in results.answer_rows(found) if row.class_name == "cannot tell")
+    assert (row.people, row.share_of_people, row.mean_length) == (3, 0.75, None)
 
 
 def test_everyone_has_an_order_of_their_own_that_stays(store, tmp_path):
@@ -231,12 +231,12 @@ def answered(path, answers):
 def test_table_3_gives_people_and_networks_on_both_labels(tmp_path):
     found = answered(tmp_path / "poll.sqlite", [[1, 1, 1, 7], [7, 7, 7, 7], [3, 3, 7, 1], [1, 1, 7, 7], []])
     rows = results.table_3(found)
-    assert [row["people_agree_with"] for row in rows] == ["network", "label", "neither", "divided", "nobody asked"]
+    assert [row.people_agree_with for row in rows] == ["network", "label", "neither", "divided", "nobody asked"]
     first = rows[0]
-    assert (first["image"], first["label"], first["prediction"]) == (100, 7, 1)
-    assert (first["people_on_label"], first["people_on_prediction"]) == (0.25, 0.75)
-    assert first["network_on_label"] == pytest.approx(0.7)
-    assert rows[4]["people_on_label"] is None
+    assert (first.image, first.label, first.prediction) == (100, 7, 1)
+    assert (first.people_on_label, first.people_on_prediction) == (0.25, 0.75)
+    assert first.network_on_label == pytest.approx(0.7)
+    assert rows[4].people_on_label is None
     assert (found.people, found.finished, found.answers) == (4, 0, 16)
 
 
@@ -249,9 +249,9 @@ def test_figure_10_shows_the_clearest_of_each_kind(tmp_path):
 
 def test_the_paper_s_six_rows_have_people_on_the_network_s_side():
     rows = results.paper_rows()
-    assert [row["image"] for row in rows] == [1260, 1901, 2597, 4823, 5937, 9729]
-    assert all(row["people_on_prediction"] > row["people_on_label"] for row in rows)
-    assert {row["people_agree_with"] for row in rows} == {Side.NETWORK}
+    assert [row.image for row in rows] == [1260, 1901, 2597, 4823, 5937, 9729]
+    assert all(row.people_on_prediction > row.people_on_label for row in rows)
+    assert {row.people_agree_with for row in rows} == {Side.NETWORK}
 
 
 def test_a_poll_whose_questions_are_gone_is_refused_in_a_line(store, tmp_path, capsys):

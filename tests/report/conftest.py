@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from maxmincaps import Recipe, fit
-from maxmincaps.report.material import Material
-from maxmincaps.report.selection import shown
+from maxmincaps.analysis.runs import RunTable, study_runs_by_network
+from maxmincaps.report.items import ReportData
 from maxmincaps.studies import STUDIES
 from maxmincaps.studies.study import Budget, unique
 from maxmincaps.studies.table import table
@@ -57,17 +57,18 @@ def runs(tmp_path_factory, studies) -> Path:
 
 @pytest.fixture(scope="session")
 def rows(runs):
-    return table(runs)
+    return RunTable(tuple(table(runs)))
 
 
 @pytest.fixture(scope="session")
-def material(rows, studies):
-    return Material(rows, studies)
+def data(rows, studies, runs):
+    return ReportData(rows, studies, folder=runs)
 
 
 @pytest.fixture(scope="session")
 def of_study(rows, studies):
-    return lambda name: shown(studies[name], rows)
+    """The study, and its runs of each size of network."""
+    return lambda name: (studies[name], study_runs_by_network(studies[name], rows))
 
 
 @pytest.fixture(scope="session")

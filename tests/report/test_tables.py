@@ -9,18 +9,24 @@ from statistics import fmean, stdev
 import pytest
 import torch
 
+from maxmincaps.analysis.runs import RunTable, study_runs_by_network
 from maxmincaps.analysis.vote import vote
 from maxmincaps.analysis.voters import voters
 from maxmincaps.recipe import Recipe
-from maxmincaps.report import own_tables, tables
+from maxmincaps.report import tables
+from maxmincaps.report.items import matched_networks
 from maxmincaps.report.poll import table_3
-from maxmincaps.report.selection import matched_pairs, shown
 from maxmincaps.report.table import NOT_RUN, Table
 from maxmincaps.studies import STUDIES
 from maxmincaps.studies.table import table
 from maxmincaps.training.responses import responses
-from tests.analysis.runs import write_diverged, write_lengths, write_run, write_study
+from tests.analysis.runs import diverge, make_run, make_study, write_lengths
 from tests.report.conftest import small_studies
+
+
+def of(study, runs):
+    """A study and its runs of each size of network."""
+    return study, study_runs_by_network(study, list(runs))
 
 
 def cells(found: Table, **wanted: str) -> dict[str, str]:
@@ -41,7 +47,7 @@ def test_table_1_has_the_means_of_the_records_beside_the_papers(of_study, runs, 
         and (recipe["primary_rate"], recipe["warmup"], recipe["validation"], recipe["ema_decay"])
         == (None, 50, 0, 0.999)
     ]
-    found = cells(tables.table_1(of_study("datasets")), Normalization=line)
+    found = cells(tables.table_1(*of_study("datasets")), Normalization=line)
     for column, measure in (("Ours, best", "best_test_accuracy"), ("Ours, final", "final_test_accuracy")):
         values = [100 * result[measure] for result in results]
         assert found[column] == f"{fmean(values):.2f} ± {stdev(values):.2f}†"
@@ -52,8 +58,7 @@ def test_table_1_has_the_means_of_the_records_beside_the_papers(of_study, runs, 
 
 
 def test_a_budget_below_the_papers_is_marked_and_the_papers_own_is_not(rows):
-    below = tables.table_1(shown(small_studies("small")["datasets"], rows))
-    at_paper = tables.table_1(shown(small_studies("paper")["datasets"], rows))
+    below, at_paper = (tables.table_1(*of(small_studies(scale)["datasets"], rows)) for scale in ("small", "paper"))
     assert all("†" in row[3] for row in below.rows)
     assert any("not the paper's budget" in note for note in below.notes)
     assert not any("†" in cell for row in at_paper.rows for cell in row)
@@ -62,7 +67,7 @@ def test_a_budget_below_the_papers_is_marked_and_the_papers_own_is_not(rows):
 
 def test_what_was_not_run_says_so_beside_the_papers_number():
     for made, study in ((tables.table_1, "datasets"), (tables.table_4, "normalizations")):
-        found = made(shown(STUDIES[study], []))
+        found = made(*of(STUDIES[study], []))
         assert all(NOT_RUN in row for row in found.rows)
         assert (
             cells(found, Normalization="Max-Min", **({"Dataset": "MNIST"} if study == "datasets" else {}))[
@@ -72,26 +77,26 @@ def test_what_was_not_run_says_so_beside_the_papers_number():
         )
     assert (
         NOT_RUN
-        in cells(tables.table_2(shown(STUDIES["mnist-record"], [])), Measure="vote of 3, ours, seeds 0 to 2")["Mean"]
+        in cells(tables.table_2(*of(STUDIES["mnist-record"], [])), Measure="vote of 3, ours, seeds 0 to 2")["Mean"]
     )
 
 
 def test_a_single_run_has_no_standard_deviation(of_study):
     assert re.fullmatch(
-        r"\d+\.\d\d†", cells(tables.table_4(of_study("normalizations")), Normalization="Sum")["Ours, best"]
+        r"\d+\.\d\d†", cells(tables.table_4(*of_study("normalizations")), Normalization="Sum")["Ours, best"]
     )
 
 
 def test_table_2_has_the_extremes_of_the_errors_and_the_vote_of_three(of_study):
-    runs = of_study("mnist-record")
-    found = tables.table_2(runs)
+    study, (runs,) = of_study("mnist-record")
+    found = tables.table_2(study, [runs])
     errors = [100 - 100 * row.result.final_test_accuracy for row in runs.of("mnist-5k", "Max-Min")]
     line = cells(found, Normalization="Max-Min", Measure="ours, final epoch")
     assert line["Largest"] == f"{max(errors):.3f}†"
     assert line["Smallest"] == f"{min(errors):.3f}†"
     assert line["Mean"] == f"{fmean(errors):.3f}†"
     assert line["Sd"] == f"{stdev(errors):.3f}†"
-    together = vote([responses(row.folder) for row in voters(runs.rows)])
+    together = vote([responses(row.folder) for row in voters(runs)])
     assert cells(found, Measure="vote of 3, ours, seeds 0 to 2")["Mean"] == f"{together.error_percent:.3f}†"
     assert cells(found, Measure="vote of 3, the paper's")["Mean"] == "0.170"
 
@@ -106,79 +111,72 @@ def test_regenerated_images_are_named_so_wherever_their_numbers_stand(runs, stud
     shutil.copytree(runs, tmp_path / "runs")
     for path in (tmp_path / "runs").rglob("data.json"):
         path.write_text(json.dumps({**json.loads(path.read_text()), "regenerated": True}))
-    found = tables.table_1(shown(studies["datasets"], table(tmp_path / "runs")))
+    found = tables.table_1(*of(studies["datasets"], table(tmp_path / "runs")))
     assert all(row[0] == "MNIST-5k (regenerated)" for row in found.rows)
     assert any("other random choices" in note for note in found.notes)
 
 
 def test_diverged_runs_are_counted_and_have_no_number(runs, studies, rows):
-    diverged = [
-        {**row, "status": "diverged", "best_test_accuracy": None, "final_test_accuracy": None}
-        if row.recipe.seed
-        else row
-        for row in rows
-    ]
-    assert (
-        cells(tables.table_1(shown(studies["datasets"], diverged)), Normalization="Max-Min")["n"] == "1 and 1 diverged"
-    )
+    diverged = [replace(run, status="diverged", outcome=None) if run.recipe.seed else run for run in rows]
+    found = tables.table_1(*of(studies["datasets"], diverged))
+    assert cells(found, Normalization="Max-Min")["n"] == "1 and 1 diverged"
 
 
 def test_a_line_whose_runs_all_diverged_is_not_called_not_run(tmp_path):
-    rows = write_study(tmp_path, "normalizations", "small", lambda entry: 99)
-    write_diverged(rows, *[("Sum", None, "mnist", seed) for seed in range(3)])
-    line = cells(tables.table_4(shown(STUDIES["normalizations"], list(rows.values()))), Normalization="Sum")
+    rows = make_study(tmp_path, "normalizations", "small", lambda entry: 99)
+    diverge(rows, *[("Sum", None, "mnist", seed) for seed in range(3)])
+    line = cells(tables.table_4(*of(STUDIES["normalizations"], rows.values())), Normalization="Sum")
     assert (line["Ours, best"], line["Ours, final"], line["n"]) == ("no result", "no result", "0 and 3 diverged")
-    rows = write_study(tmp_path, "mnist-record", "small", lambda entry: 99)
-    write_diverged(rows, ("Softmax", None, "mnist", 0))
-    found = tables.table_2(shown(STUDIES["mnist-record"], list(rows.values())))
+    rows = make_study(tmp_path, "mnist-record", "small", lambda entry: 99)
+    diverge(rows, ("Softmax", None, "mnist", 0))
+    found = tables.table_2(*of(STUDIES["mnist-record"], rows.values()))
     assert cells(found, Normalization="Softmax", Measure="ours, best epoch")["Mean"] == "no result"
 
 
 def test_the_vote_of_seeds_0_to_2_is_of_no_other_seeds(tmp_path):
-    rows = write_study(tmp_path, "mnist-record", "full", lambda entry: 99)
+    rows = make_study(tmp_path, "mnist-record", "full", lambda entry: 99)
     for row in rows.values():
         write_lengths(tmp_path / row.fingerprint, torch.eye(10), torch.arange(10))
-    write_diverged(rows, ("Max-Min", None, "mnist", 0))
-    found = tables.table_2(shown(STUDIES["mnist-record"], list(rows.values())))
+    diverge(rows, ("Max-Min", None, "mnist", 0))
+    found = tables.table_2(*of(STUDIES["mnist-record"], rows.values()))
     line = cells(found, Measure="vote of 3, ours, seeds 0 to 2")
     assert (line["Mean"], line["n"]) == ("needs three networks", "2")
-    nothing = tables.table_2(shown(STUDIES["mnist-record"], []))
+    nothing = tables.table_2(*of(STUDIES["mnist-record"], []))
     assert cells(nothing, Measure="vote of 3, ours, seeds 0 to 2")["Mean"] == NOT_RUN
 
 
 @pytest.mark.parametrize(("seeds", "mark"), [(5, ""), (4, "†")])
 def test_fewer_seeds_than_the_paper_has_are_not_its_budget(tmp_path, seeds, mark):
-    rows = write_study(tmp_path, "datasets", "paper", lambda entry: 90.0, seeds=seeds)
-    found = tables.table_1(shown(STUDIES["datasets"], list(rows.values())))
+    rows = make_study(tmp_path, "datasets", "paper", lambda entry: 90.0, seeds=seeds)
+    found = tables.table_1(*of(STUDIES["datasets"], rows.values()))
     line = cells(found, Dataset="CIFAR10", Normalization="Max-Min")
     assert line["Ours, best"] == f"90.00 ± 0.00{mark}"
 
 
 def test_a_run_that_is_not_over_is_listed_as_unfinished_and_not_as_diverged(rows):
-    nothing_yet = {"status": "unfinished", "best_test_accuracy": None, "final_test_accuracy": None}
-    found = own_tables.all_runs([{**row, **nothing_yet} if row.recipe.seed else row for row in rows])
+    runs = [replace(run, status="unfinished", outcome=None) if run.recipe.seed else run for run in rows]
+    found = tables.all_runs(RunTable(tuple(runs)))
     counts = {row[found.columns.index("n")] for row in found.rows}
     assert "1 and 2 unfinished" in counts
     assert "diverged" not in " ".join(counts)
 
 
 def test_runs_that_belong_to_no_study_stand_in_table_1_as_their_own(of_study, rows, studies):
-    nothing = shown(replace(studies["datasets"], scales={}), rows)
-    pair = matched_pairs(rows)["mnist-5k"]
-    found = tables.table_1(nothing, [[row] for row in pair.values()])
+    pair = matched_networks(rows)["mnist-5k"]
+    found = tables.table_1(studies["datasets"], [], [RunTable((run,)) for run in pair.values()])
     line = cells(found, Dataset="MNIST-5k, own recipe", Normalization="Max-Min, r = 3")
     assert line["Paper, best"] == "–"
-    assert line["Ours, best"] == f"{100 * pair['max-min']['best_test_accuracy']:.2f}†"
+    assert line["Ours, best"] == f"{100 * pair['max-min'].result.best_test_accuracy:.2f}†"
 
 
 def test_all_runs_are_listed_once(rows):
-    found = own_tables.all_runs(rows)
+    found = tables.all_runs(rows)
     assert sum(int(row[found.columns.index("n")]) for row in found.rows) == len(rows)
     assert any("relu False" in row[2] for row in found.rows)
 
 
 def test_every_way_out_has_every_cell(of_study):
-    found = tables.table_1(of_study("datasets"))
+    found = tables.table_1(*of_study("datasets"))
     assert list(csv.reader(io.StringIO(found.to_csv()))) == [list(found.columns), *map(list, found.rows)]
     lines = [line for line in found.to_markdown().splitlines() if line.startswith("|")]
     assert [tuple(cell.strip() for cell in line.strip("|").split("|")) for line in (lines[0], *lines[2:])] == [
@@ -198,32 +196,55 @@ def test_words_that_mean_something_to_latex_html_or_markdown_are_escaped():
     assert r"x \| <y> #1" in found.to_markdown()
 
 
-def test_twins_stand_in_the_order_of_table_1_and_others_behind_them(rows):
+def test_networks_stand_in_the_order_of_table_1_and_others_behind_them(rows):
     names = ("mnist-5k", "cifar10", "background-mnist", "mnist", "own.npz", "rotated-mnist")
-    found = matched_pairs({**row, "dataset": name} for name in names for row in rows)
-    assert list(found) == ["mnist", "rotated-mnist", "background-mnist", "cifar10", "mnist-5k", "own.npz"]
+    runs = [replace(run, recipe=run.recipe.with_changes(dataset=name)) for name in names for run in rows]
+    expected = ["mnist", "rotated-mnist", "background-mnist", "cifar10", "mnist-5k", "own.npz"]
+    assert list(matched_networks(RunTable(tuple(runs)))) == expected
 
 
 @pytest.mark.parametrize("other", [{"reconstruction_weight": 0.01}, {"shift": 2}, {"conv_channels": 300}])
-def test_twins_are_trained_by_the_default_recipe_where_others_are_trained_longer(tmp_path, other):
-    wanted = [
-        write_run(tmp_path, Recipe(normalization=name, epochs=epochs, **settings), best=0.9) | {"trained_on": 4_000}
+def test_networks_of_the_default_recipe_are_preferred_to_others_that_were_trained_longer(tmp_path, other):
+    runs = [
+        make_run(tmp_path, Recipe(normalization=name, epochs=epochs, **settings))
         for epochs, settings in ((2, {}), (9, other))
         for name in ("softmax", "max-min")
     ]
-    assert {row.recipe.epochs for row in matched_pairs(wanted)["mnist-5k"].values()} == {2}
+    assert {run.recipe.epochs for run in matched_networks(RunTable(tuple(runs)))["mnist-5k"].values()} == {2}
 
 
-def test_twins_differ_in_the_normalization_alone_and_follow_the_paper(rows):
-    pair = matched_pairs(rows)["mnist-5k"]
+def test_matched_networks_differ_in_the_normalization_alone_and_follow_the_paper(rows):
+    pair = matched_networks(rows)["mnist-5k"]
     assert list(pair) == ["softmax", "max-min"]
-    alike = {"seed", "iterations", "epochs", "train_images", "shift", "start", "high"}
-    assert all(pair["softmax"][name] == pair["max-min"][name] for name in alike)
-    assert (pair["max-min"]["iterations"], pair["max-min"]["shift"], pair["max-min"]["high"]) == (3, 0, None)
+    assert pair["softmax"].recipe.with_changes(normalization="max-min") == pair["max-min"].recipe
+    assert (pair["max-min"].recipe.iterations, pair["max-min"].recipe.shift, pair["max-min"].recipe.high) == (
+        3,
+        0,
+        None,
+    )
 
 
-def test_a_line_with_fewer_epochs_than_another_is_filled_up(rows, monkeypatch):
-    monkeypatch.setattr(own_tables, "accuracies_by_epoch", lambda row: [90.0] * row.recipe.epochs)
-    short, long = ([{**rows[0], "epochs": epochs}] for epochs in (2, 4))
-    found = own_tables.by_epoch({"short": short, "long": long}, "name")
-    assert [row[1:5] for row in found.rows] == [("90.00", "90.00", "–", "–"), ("90.00",) * 4]
+def test_results_of_both_sizes_of_network_stand_beside_each_other(tmp_path):
+    study = STUDIES["datasets"]
+    smaller = replace(study.scales["small"][1], epochs=11, changes={"conv_channels": 64, "types": 8})
+    both = replace(study, scales={"small": study.scales["small"][1:2], "laptop": (smaller,)})
+    runs = [make_run(tmp_path, recipe, 0.9) for recipe in both.grid("small")]
+    runs += [make_run(tmp_path, recipe, 0.8) for recipe in both.grid("laptop")]
+    found = tables.table_1(*of(both, runs))
+    lines = [row[3:] for row in found.rows if row[:2] == ("MNIST", "Max-Min")]
+    assert [line[0] for line in lines] == ["90.00†", "80.00†"]
+    assert "quarter-size network" not in lines[0][-1]
+    assert "quarter-size network" in lines[1][-1]
+    short = [row for row in tables.table_1_in_short(*of(both, runs)).rows if row[0] == "MNIST"]
+    assert ["quarter-size" in row[-1] for row in short] == [False, True]
+
+
+def test_precision_and_recall_of_a_class_come_from_the_confusion_matrix(tmp_path):
+    write_lengths(tmp_path, torch.eye(3)[[0, 0, 1, 1, 1]], torch.tensor([0, 1, 1, 1, 2]))
+    found = tables.scores_by_class({"Max-Min": responses(tmp_path)})
+    assert found.columns == ("Class", "Images", "Precision", "Recall", "F1")
+    assert found.rows == (
+        ("0", "1", "50.00", "100.00", "66.67"),
+        ("1", "3", "66.67", "66.67", "66.67"),
+        ("2", "1", "–", "0.00", "0.00"),
+    )

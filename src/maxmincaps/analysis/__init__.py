@@ -1,1 +1,1 @@
-"""Chapter 6: from records to findings."""
+"""From runs to claims: matched pairs, intervals and verdicts; and what happens inside trained networks."""

@@ -1,9 +1,10 @@
 """What the lines of a study came to, for any study: accuracies, and differences from the first line."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from maxmincaps.analysis.compare import Interval, complete, interval, paired
+from maxmincaps.analysis.measures import best_accuracy, final_accuracy
+from maxmincaps.analysis.runs import Interval, RunTable, interval
 from maxmincaps.training.run import Run, RunSummary
 
 
@@ -40,48 +41,39 @@ class LineResult:
         }
 
 
-def line_results(rows: Sequence[RunSummary], reference: str) -> list[LineResult]:
+def line_results(runs: Sequence[RunSummary], reference: str) -> list[LineResult]:
     """Summarise the runs of a study line by line.
 
     Args:
-        rows: The runs of one study at one scale, as `study_rows` returns them.
+        runs: The runs of one study at one scale, as `study_rows` returns them.
         reference: The label of the line that the others are compared with.
     """
-    groups: dict[tuple[str, str, float | None], list[RunSummary]] = {}
-    for row in rows:
-        groups.setdefault((row.recipe.dataset, row.line, row.value), []).append(row)
-    return [_line_result(group, rows, reference) for group in groups.values()]
+    table = RunTable(tuple(runs))
+    groups = table.by(lambda run: (run.recipe.dataset, run.line, run.value))
+    return [_line_result(group, table, reference) for group in groups.values()]
 
 
-def _line_result(group: list[RunSummary], rows: Sequence[RunSummary], reference: str) -> LineResult:
-    first, done = group[0], complete(group)
-    measure = _validation if first.recipe.validation else _best
-    same = [row for row in rows if (row.recipe.dataset, row.value) == (first.recipe.dataset, first.value)]
-    differences = [] if first.line == reference else paired(same, measure, first.line, reference)
-
-    def over(measure: Callable[[RunSummary], float]) -> Interval | None:
-        return interval(map(measure, done))
-
+def _line_result(group: RunTable, runs: RunTable, reference: str) -> LineResult:
+    first = group[0]
+    measure = _validation if first.recipe.validation else best_accuracy
+    same = runs.where(dataset=first.recipe.dataset, value=first.value)
+    differences = [] if first.line == reference else same.differences(measure, first.line, reference)
     return LineResult(
         study=first.study,
         dataset=first.recipe.dataset,
         line=first.line,
         value=first.value,
-        runs=len(done),
-        diverged=len(group) - len(done),
-        best=over(_best),
-        final=over(lambda row: 100 * row.result.final_test_accuracy),
-        validation=over(_validation) if first.recipe.validation else None,
+        runs=len(group.complete),
+        diverged=len(group) - len(group.complete),
+        best=group.mean(best_accuracy),
+        final=group.mean(final_accuracy),
+        validation=group.mean(_validation) if first.recipe.validation else None,
         difference=interval(differences),
     )
 
 
-def _best(row: RunSummary) -> float:
-    return 100 * row.result.best_test_accuracy
-
-
-def _validation(row: RunSummary) -> float:
-    return 100 * max(line.selection_accuracy for line in Run(row.folder).history)
+def _validation(run: RunSummary) -> float:
+    return 100 * max(line.selection_accuracy for line in Run(run.folder).history)
 
 
 def _text(found: Interval | None, sign: str = "") -> str:

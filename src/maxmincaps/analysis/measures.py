@@ -1,196 +1,178 @@
-"""What a claim is measured by: numbers of one run, from its row or its record, and of runs side by side."""
+"""Numbers of one run: accuracies, and what its trace, class lengths and history say about the network.
+
+A measure that needs an optional file of the run folder returns None if the file is not there.
+"""
 
 import math
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 import torch
+from jaxtyping import Float
+from torch import Tensor
 
-from maxmincaps.analysis.compare import complete, pairs
 from maxmincaps.analysis.responses import tuning_of
 from maxmincaps.analysis.traces import trace
 from maxmincaps.errors import InputError
-from maxmincaps.studies import STUDIES
-from maxmincaps.training.responses import responses
+from maxmincaps.training.responses import Responses, responses
 from maxmincaps.training.run import Run, RunSummary
+from maxmincaps.training.schema import EpochMetrics
 
 NEAR = 0.02
-"""A coupling this near to its start has hardly moved: a fifth of 0.1."""
+"""A routing coefficient within this distance of its start has hardly moved: a fifth of 0.1."""
 
 
-def best_points(row: RunSummary) -> float:
-    """Give the best test accuracy in percent: the paper's measure."""
-    return 100 * row.result.best_test_accuracy
+def best_accuracy(run: RunSummary) -> float:
+    """Return the test accuracy of the best epoch in percent, as the paper reports it."""
+    return 100 * run.result.best_test_accuracy
 
 
-def best_error_percent(row: RunSummary) -> float:
-    """Give the test error of the best epoch in percent."""
-    return 100 - best_points(row)
+def best_error(run: RunSummary) -> float:
+    """Return the test error of the best epoch in percent."""
+    return 100 - best_accuracy(run)
 
 
-def final_points(row: RunSummary) -> float:
-    """Give the final test accuracy in percent."""
-    return 100 * row.result.final_test_accuracy
+def final_accuracy(run: RunSummary) -> float:
+    """Return the test accuracy of the last epoch in percent."""
+    return 100 * run.result.final_test_accuracy
 
 
-def gap_points(row: RunSummary) -> float:
-    """Give training minus test accuracy in points, each of its own best epoch: the paper's measure of overfitting."""
-    return 100 * (row.result.best_running_train_accuracy - row.result.best_test_accuracy)
+def training_accuracy(run: RunSummary) -> float:
+    """Return the training accuracy of the final weights in percent."""
+    return 100 * run.result.train_accuracy
 
 
-def accuracies_by_epoch(row: RunSummary) -> list[float]:
-    """Give the accuracy after each epoch in percent, on the images that the best one is chosen by."""
-    return percent_by_epoch(row, f"{row.result.best_chosen_by}_accuracy")
+def generalization_gap(run: RunSummary) -> float:
+    """Return training minus test accuracy in percentage points, both of the final weights."""
+    return training_accuracy(run) - final_accuracy(run)
 
 
-def training_and_test_by_epoch(row: RunSummary) -> list[tuple[float, float]]:
-    """Give the accuracy while training, and that on the images that the best epoch is chosen by, epoch by epoch."""
-    training = percent_by_epoch(row, "running_train_accuracy")
-    return list(zip(training, accuracies_by_epoch(row), strict=True))
+def history(run: RunSummary) -> list[EpochMetrics]:
+    """Return the metrics of each epoch of a complete run.
 
-
-def percent_by_epoch(row: RunSummary, name: str) -> list[float]:
-    """Give a share that a complete run's history tells after each epoch, in percent."""
-    history = Run(row.folder).history
-    if len(history) != row.recipe.epochs:
-        raise InputError(f"{row.folder}/history.jsonl: expected {row.recipe.epochs} epochs, found {len(history)}")
-    return [100 * getattr(line, name) for line in history]
-
-
-def has(row: RunSummary, name: str) -> bool:
-    """Return whether a run folder holds a file."""
-    return row.has(name)
-
-
-def near_start_percent(row: RunSummary) -> float | None:
-    """Give the share of the last couplings of living children that are near their start."""
-    if (found := _alive(row)) is None:
-        return None
-    return 100 * ((found[-1] - found[0]).abs() <= NEAR).float().mean().item()
-
-
-def coupling_sd(row: RunSummary) -> float | None:
-    """Give the standard deviation of the last couplings of living children."""
-    return None if (found := _alive(row)) is None else found[-1].std().item()
-
-
-def coupling_range(row: RunSummary) -> float | None:
-    """Give the mean distance between the largest and the smallest of a living child's last couplings."""
-    return None if (found := _alive(row)) is None else (found[-1].amax(dim=1) - found[-1].amin(dim=1)).mean().item()
-
-
-def several_strong_parents_percent(row: RunSummary) -> float | None:
-    """Give the share of living children that are coupled to two parents or more with more than a half.
-
-    A share, as the mean number of such parents hides that most children have one and some have nine.
+    Raises:
+        InputError: If the history has fewer or more epochs than the recipe.
     """
-    if (found := _alive(row)) is None:
-        return None
-    return 100 * ((found[-1] > 0.5).sum(dim=1) >= 2).float().mean().item()
+    lines = Run(run.folder).history
+    if len(lines) != run.recipe.epochs:
+        raise InputError(f"{run.folder}/history.jsonl: expected {run.recipe.epochs} epochs, found {len(lines)}")
+    return lines
 
 
-def zero_logits_percent(row: RunSummary) -> float | None:
-    """Give the share of the last logits, of all children, within a hundredth of the largest of zero."""
-    if not has(row, "trace.safetensors"):
+def accuracies_by_epoch(run: RunSummary) -> list[float]:
+    """Return the accuracy after each epoch in percent, on the images that choose the best epoch."""
+    return [100 * line.selection_accuracy for line in history(run)]
+
+
+def training_accuracies_by_epoch(run: RunSummary) -> list[float]:
+    """Return the training accuracy of each epoch in percent, counted while the epoch trains."""
+    return [100 * line.running_train_accuracy for line in history(run)]
+
+
+def inactive_by_epoch(run: RunSummary) -> list[float]:
+    """Return the percentage of inactive lower-level capsules after each epoch."""
+    return [100 * line.dead_children for line in history(run)]
+
+
+def polarization(run: RunSummary) -> float | None:
+    """Return how polarised the routing coefficients of the active capsules are after the last epoch.
+
+    The measure is 1 - H / ln(parents), with H the mean entropy of a capsule's coefficients as shares of their sum:
+    0 if all parents receive the same, 1 if one parent receives everything.
+    """
+    lines = Run(run.folder).history
+    parents = len(run.data.classes)
+    if not lines or parents < 2 or lines[-1].dead_children >= 1:
         return None
-    last = trace(row.folder).logits[-1].abs()
+    return 1 - lines[-1].coupling_entropy / math.log(parents)
+
+
+def near_start_percent(run: RunSummary) -> float | None:
+    """Return the percentage of the active capsules' last coefficients that are near their start."""
+    found = _active_coefficients(run)
+    return None if found is None else 100 * ((found[-1] - found[0]).abs() <= NEAR).float().mean().item()
+
+
+def coefficient_sd(run: RunSummary) -> float | None:
+    """Return the standard deviation of the active capsules' last coefficients."""
+    return None if (found := _active_coefficients(run)) is None else found[-1].std().item()
+
+
+def coefficient_range(run: RunSummary) -> float | None:
+    """Return the mean distance between the largest and the smallest last coefficient of an active capsule."""
+    found = _active_coefficients(run)
+    return None if found is None else (found[-1].amax(dim=1) - found[-1].amin(dim=1)).mean().item()
+
+
+def several_strong_parents_percent(run: RunSummary) -> float | None:
+    """Return the percentage of active capsules with two or more coefficients above 0.5."""
+    found = _active_coefficients(run)
+    return None if found is None else 100 * ((found[-1] > 0.5).sum(dim=1) >= 2).float().mean().item()
+
+
+def zero_logits_percent(run: RunSummary) -> float | None:
+    """Return the percentage of last logits, of all capsules, within a hundredth of the largest from zero."""
+    if not run.has("trace.safetensors"):
+        return None
+    last = trace(run.folder).logits[-1].abs()
     return 100 * (last <= last.max() / 100).float().mean().item()
 
 
-def true_length(row: RunSummary) -> float | None:
-    """Give the mean length of the true class's capsule over the test images."""
-    return None if (found := _mean_lengths(row)) is None else found[0]
+def true_length(run: RunSummary) -> float | None:
+    """Return the mean length of the true class's capsule over the test images."""
+    return None if (found := _mean_lengths(run)) is None else found[0]
 
 
-def other_length(row: RunSummary) -> float | None:
-    """Give the mean length of all other capsules."""
-    return None if (found := _mean_lengths(row)) is None else found[1]
+def other_length(run: RunSummary) -> float | None:
+    """Return the mean length of the other classes' capsules over the test images."""
+    return None if (found := _mean_lengths(run)) is None else found[1]
 
 
-def closeness_of_classes(row: RunSummary) -> float | None:
-    """Give how little the true class's capsule stands out: the mean length of the others less its own."""
-    return None if (found := _mean_lengths(row)) is None else found[1] - found[0]
+def closeness_of_classes(run: RunSummary) -> float | None:
+    """Return the mean length of the other classes' capsules minus that of the true class's."""
+    return None if (found := _mean_lengths(run)) is None else found[1] - found[0]
 
 
-def peaked_percent(row: RunSummary) -> float | None:
-    """Give the share of test images whose true class, and no other, has a capsule longer than a half."""
-    if not has(row, "lengths.safetensors"):
+def peaked_percent(run: RunSummary) -> float | None:
+    """Return the percentage of test images whose true class, and no other, has a capsule longer than a half."""
+    if (found := _responses(run)) is None:
         return None
-    found = responses(row.folder)
     long = found.lengths > 0.5
     return 100 * (long.gather(1, found.labels[:, None])[:, 0] & (long.sum(dim=1) == 1)).double().mean().item()
 
 
-def several_peaks_percent(row: RunSummary) -> float | None:
-    """Give the share of test images with two capsules or more longer than a half."""
-    if not has(row, "lengths.safetensors"):
+def several_peaks_percent(run: RunSummary) -> float | None:
+    """Return the percentage of test images with two or more capsules longer than a half."""
+    if (found := _responses(run)) is None:
         return None
-    return 100 * ((responses(row.folder).lengths > 0.5).sum(dim=1) >= 2).double().mean().item()
+    return 100 * ((found.lengths > 0.5).sum(dim=1) >= 2).double().mean().item()
 
 
-class Curve(NamedTuple):
-    """What the runs of one curve of a study have in common."""
+def tuning_beside_peaks(run: RunSummary) -> Float[Tensor, "entry"] | None:
+    """Return the tuning curves without their peaks, which any two good classifiers have in the same places.
 
-    study: str
-    scale: str
-    dataset: str
-    line: str
-    seed: int
-
-    def values(self) -> set[float | None]:
-        """Give the places on the horizontal axis at which the study has runs."""
-        entries = STUDIES[self.study].entries(self.scale, seeds=1)
-        here = (entry for entry in entries if (entry.recipe.dataset, entry.line.label) == (self.dataset, self.line))
-        return {entry.line.value for entry in here}
-
-
-def whole_curves(rows: Sequence[RunSummary]) -> dict[Curve, dict[float, float]]:
-    """Give the best accuracy by value, for each dataset and seed with a result at every value that its study has.
-
-    A seed that is not through, or diverged at a value, would be compared with others over another range.
+    A network whose curves are constant has no shape to compare, so it has no measure.
     """
-    found: dict[Curve, dict[float, float]] = defaultdict(dict)
-    for row in complete(rows):
-        curve = Curve(row.study, row.scale, row.recipe.dataset, row.line, row.recipe.seed)
-        found[curve][row.value or 0.0] = best_points(row)
-    return whole(found)
-
-
-def whole(curves: Mapping[Curve, dict[float, float]]) -> dict[Curve, dict[float, float]]:
-    """Keep the curves that have a point at every value of their study."""
-    return {curve: points for curve, points in curves.items() if points.keys() >= curve.values()}
-
-
-def tuning_likenesses(rows: Sequence[RunSummary]) -> list[tuple[str, float]]:
-    """Correlate the tuning curves of Softmax and Max-Min, by dataset, for each seed that both have, from lengths.
-
-    Beside their peaks: any two networks that classify well have those in the same places, and they would decide alone.
-    """
-
-    def beside_the_peaks(row: RunSummary) -> torch.Tensor:
-        curves = tuning_of(responses(row.folder))
-        return curves[~torch.eye(*curves.shape, dtype=torch.bool)]
-
-    curves = pairs(rows, beside_the_peaks, "Softmax", "Max-Min")
-    found = [(shared.dataset, torch.corrcoef(torch.stack(both))[0, 1].item()) for shared, both in curves.items()]
-    # The curve of a network that always says 1 has no shape.
-    return [(dataset, likeness) for dataset, likeness in found if math.isfinite(likeness)]
-
-
-def _alive(row: RunSummary) -> torch.Tensor | None:
-    """Give the couplings of living children, iteration by iteration."""
-    if not has(row, "trace.safetensors"):
+    if (found := _responses(run)) is None:
         return None
-    found = trace(row.folder)
+    curves = tuning_of(found)
+    rest = curves[~torch.eye(*curves.shape, dtype=torch.bool)]
+    return rest if rest.std() > 0 else None
+
+
+def _active_coefficients(run: RunSummary) -> Float[Tensor, "iteration child parent"] | None:
+    if not run.has("trace.safetensors"):
+        return None
+    found = trace(run.folder)
     return found.couplings[:, found.alive] if found.alive.any() else None
 
 
-def _mean_lengths(row: RunSummary) -> tuple[float, float] | None:
-    """Give the mean length of true and of other capsules."""
-    if not has(row, "lengths.safetensors"):
+def _mean_lengths(run: RunSummary) -> tuple[float, float] | None:
+    """Return the mean length of the true class's capsule and of all others."""
+    if (found := _responses(run)) is None:
         return None
-    found = responses(row.folder)
     true = found.lengths.gather(1, found.labels[:, None])
     others = (found.lengths.sum() - true.sum()) / (found.lengths.numel() - true.numel())
     return true.mean().item(), others.item()
+
+
+def _responses(run: RunSummary) -> Responses | None:
+    return responses(run.folder) if run.has("lengths.safetensors") else None

@@ -1,18 +1,41 @@
-"""Table 3 and figure 10: what people answered, beside what the networks predict and what the paper reports."""
+"""Table 3 and figure 10: answers of people beside predictions of networks and the paper's numbers."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import NamedTuple
 
 from maxmincaps.analysis.poll import Poll, Question, Side
 from maxmincaps.studies.table_3_poll import POLL, TABLE_3
 
-Row = dict[str, Any]
+
+class PollRow(NamedTuple):
+    """A row of Table 3: share of people and mean length of the networks on label and prediction of one image."""
+
+    image: int
+    label: int
+    people_on_label: float | None
+    network_on_label: float
+    prediction: int
+    people_on_prediction: float | None
+    network_on_prediction: float
+    people_agree_with: Side
 
 
-def table_3(poll: Poll) -> list[Row]:
-    """Give people beside networks, on the true and on the predicted label: a row for each image."""
+class AnswerRow(NamedTuple):
+    """Answers of people and mean length of the networks for one class of one image, or for "cannot tell"."""
+
+    image: int
+    label: int
+    prediction: int
+    class_name: str
+    people: int
+    share_of_people: float
+    mean_length: float | None
+
+
+def table_3(poll: Poll) -> list[PollRow]:
+    """Return people and networks on the true and on the predicted class, one row per image."""
     return [
-        _row(
+        PollRow(
             question.image,
             question.label,
             *_both(question, question.label),
@@ -25,7 +48,7 @@ def table_3(poll: Poll) -> list[Row]:
 
 
 def agreement(found: Poll) -> str:
-    """Say on how many images most people are with the network, and how many these are in the paper."""
+    """Return in words on how many images most people agree with the network, here and in the paper."""
     agree = sum(question.side == Side.NETWORK for question in found.questions)
     told = POLL.reported("people_agree_with_network")
     assert told is not None
@@ -33,23 +56,23 @@ def agreement(found: Poll) -> str:
     return f"people agree with the network on {agree} of {len(found.questions)} images ({paper})"
 
 
-def paper_rows() -> list[Row]:
-    """Give the six rows that the paper prints: where people agree with the network and not with the label."""
-    return [_row(*line, Side.NETWORK) for line in TABLE_3]
+def paper_rows() -> list[PollRow]:
+    """Return the six rows that the paper prints: images where people agree with the network."""
+    return [PollRow(*line, Side.NETWORK) for line in TABLE_3]
 
 
-def answer_rows(poll: Poll) -> list[Row]:
+def answer_rows(poll: Poll) -> list[AnswerRow]:
     """Return a tidy table of all answers: one row for each image and class, and one for "cannot tell"."""
     return [
-        {
-            "image": question.image,
-            "label": question.label,
-            "prediction": question.prediction,
-            "class": name,
-            "people": people,
-            "share_of_people": people / max(1, question.answers),
-            "mean_length": length,
-        }
+        AnswerRow(
+            question.image,
+            question.label,
+            question.prediction,
+            name,
+            people,
+            people / max(1, question.answers),
+            length,
+        )
         for question in poll.questions
         for name, people, length in zip(
             (*poll.classes, "cannot tell"),
@@ -61,9 +84,9 @@ def answer_rows(poll: Poll) -> list[Row]:
 
 
 def examples(poll: Poll) -> list[tuple[str, Question]]:
-    """Choose the clearest image of each kind that figure 10 shows, where there is one.
+    """Return the clearest image of each kind that figure 10 shows, with its title.
 
-    People side with the network; people side with the label; and the one that people doubt most.
+    The kinds: people agree with the network; people agree with the label; people disagree most among themselves.
     """
     agree = _clearest(question for question in poll.questions if question.side == Side.NETWORK)
     right = _clearest(question for question in poll.questions if question.side == Side.LABEL)
@@ -80,25 +103,3 @@ def _clearest(questions: Iterator[Question]) -> Question | None:
 def _both(question: Question, label: int) -> tuple[float | None, float]:
     people = None if question.side == Side.NOBODY else float(question.people[label])
     return people, float(question.network[label])
-
-
-def _row(
-    image: int,
-    label: int,
-    people_on_label: float | None,
-    network_on_label: float,
-    prediction: int,
-    people_on_prediction: float | None,
-    network_on_prediction: float,
-    people_agree_with: Side,
-) -> Row:
-    return {
-        "image": image,
-        "label": label,
-        "people_on_label": people_on_label,
-        "network_on_label": network_on_label,
-        "prediction": prediction,
-        "people_on_prediction": people_on_prediction,
-        "network_on_prediction": network_on_prediction,
-        "people_agree_with": str(people_agree_with),
-    }

@@ -1,9 +1,9 @@
-"""How routing went for one training image, iteration by iteration: figures 2 to 4, from records alone."""
+"""How routing proceeds for one training image, iteration by iteration: figures 2 to 4, from run folders alone."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float
@@ -12,39 +12,68 @@ from torch import Tensor
 from maxmincaps.errors import InputError
 from maxmincaps.training.checkpoint import load_tensors
 
-RunSummary = dict[str, Any]
-
 
 @dataclass(frozen=True, eq=False)
 class Trace:
-    """Every routing step of the first training image, after training."""
+    """Every routing step of the first training image, after training.
+
+    Args:
+        logits: Logits b_ij at each iteration.
+        couplings: Routing coefficients c_ij at each iteration.
+        label: The image's true class.
+        alive: Which lower-level capsules are active. An inactive one has a zero output, and its logits stay at zero.
+    """
 
     logits: Float[Tensor, "iteration child parent"]
     couplings: Float[Tensor, "iteration child parent"]
     label: int
-    """The image's true class: the column that figures 2 and 3 show."""
     alive: Bool[Tensor, "child"]
-    """Which children vote. A dead one votes zero, and its logits stay at their start."""
 
 
 @dataclass(frozen=True, eq=False)
 class Histogram:
-    """One panel of figures 2 and 3."""
+    """One panel of figures 2 and 3.
+
+    Args:
+        iteration: From 0, the initial values.
+        quantity: `logits` or `couplings`.
+        column: `true class` for the true class's column alone, or `all`.
+        edges: Edges of the bins.
+        counts: Number of values of all lower-level capsules.
+        voting: Number of values of active ones.
+    """
 
     iteration: int
-    """From 0, the initial values."""
     quantity: str
-    """`logits` or `couplings`."""
     column: str
-    """`true class` or `all`."""
     edges: Float[Tensor, "edge"]
     counts: Float[Tensor, "bin"]
     voting: Float[Tensor, "bin"]
-    """How many of them belong to children that vote; the others are at their start, or where equal logits put them."""
+
+
+class HistogramBin(NamedTuple):
+    """One bin of a histogram. `iteration` counts from 1, as in figure 2."""
+
+    iteration: int
+    quantity: str
+    column: str
+    low: float
+    high: float
+    count: int
+    of_active: int
+
+
+class Coefficient(NamedTuple):
+    """Logit and routing coefficient between one lower-level capsule and one parent at the last iteration."""
+
+    child: int
+    parent: int
+    logit: float
+    coupling: float
 
 
 def trace(run: Path | str) -> Trace:
-    """Read the trace of a record."""
+    """Read and validate the trace of a run folder."""
     path = Path(run) / "trace.safetensors"
     tensors, _ = load_tensors(path)
     logits, couplings, label = (tensors[name] for name in ("logits", "couplings", "label"))
@@ -55,7 +84,7 @@ def trace(run: Path | str) -> Trace:
         raise InputError(f"{path}: expected finite logits and couplings, found others among them")
     if label.is_floating_point() or label.numel() != 1 or not 0 <= int(label) < shapes[0][2]:
         raise InputError(f"{path}: expected a label in 0…{shapes[0][2] - 1}, found {label.dtype} {label.shape}")
-    # Older records do not say which children vote; their logits do, if there was more than one iteration.
+    # Runs of the first version do not say which capsules are active; logits that moved do.
     alive = tensors.get("alive", (logits != 0).any(dim=2).any(dim=0))
     if alive.dtype != torch.bool or alive.shape != logits.shape[1:2]:
         raise InputError(f"{path}: expected whether each child is alive, found {alive.dtype} {tuple(alive.shape)}")
@@ -63,9 +92,9 @@ def trace(run: Path | str) -> Trace:
 
 
 def evolution(run: Path | str, *, bins: int = 50) -> list[Histogram]:
-    """Count logits and couplings at each iteration: all of them, and those of the true class's column.
+    """Return histograms of logits and couplings at each iteration: of all, and of the true class's column.
 
-    All iterations of one quantity share their edges, so that its panels can be laid above each other.
+    All iterations of one quantity share their edges.
     """
     found = trace(run)
     panels = []
@@ -79,44 +108,41 @@ def evolution(run: Path | str, *, bins: int = 50) -> list[Histogram]:
     return panels
 
 
-def evolution_rows(run: Path | str, *, bins: int = 50) -> list[RunSummary]:
-    """Give the histograms as a tidy table: a row for each bin, iterations from 1 as in figure 2."""
+def evolution_rows(run: Path | str, *, bins: int = 50) -> list[HistogramBin]:
+    """Return the histograms as a tidy table, one row per bin."""
     return [
-        {
-            "iteration": panel.iteration + 1,
-            "quantity": panel.quantity,
-            "column": panel.column,
-            "from": low,
-            "to": high,
-            "count": int(count),
-            "of voting children": int(voting),
-        }
+        HistogramBin(panel.iteration + 1, panel.quantity, panel.column, low, high, int(count), int(voting))
         for panel in evolution(run, bins=bins)
         for low, high, count, voting in zip(
-            panel.edges[:-1].tolist(),
-            panel.edges[1:].tolist(),
-            panel.counts.tolist(),
-            panel.voting.tolist(),
-            strict=True,
+            *(part.tolist() for part in (panel.edges[:-1], panel.edges[1:], panel.counts, panel.voting)), strict=True
         )
     ]
 
 
 def chosen_children(found: Trace, count: int = 3) -> list[int]:
-    """Choose children that are alive and whose strongest parents differ, the most decided ones first."""
+    """Return active capsules whose strongest parents differ, those with the widest range of logits first."""
     last = found.logits[-1]
     decided = (last.amax(dim=1) - last.amin(dim=1)) * found.alive
     order = decided.argsort(descending=True, stable=True).tolist()
     winners: dict[int, int] = {}
     for child in order:
         winners.setdefault(int(last[child].argmax()), child)
-    # A network may have fewer winners than children are wanted: the next most decided ones fill up.
+    # A network may have fewer strongest parents than `count`; the next widest ranges fill up.
     others = [child for child in order if child not in winners.values()]
     return [*winners.values(), *others][:count]
 
 
-def rows(run: Path | str, children: Sequence[int] | None = None, *, count: int = 3) -> list[RunSummary]:
-    """Give logits and couplings of a few children over their parents, at the last iteration (figure 4)."""
+def rows(run: Path | str, children: Sequence[int] | None = None, *, count: int = 3) -> list[Coefficient]:
+    """Return logits and couplings of a few lower-level capsules at the last iteration (figure 4).
+
+    Args:
+        run: Run folder.
+        children: Indices of the capsules. Default: those of `chosen_children`.
+        count: How many to choose if none are given.
+
+    Raises:
+        InputError: If an index is out of range.
+    """
     found = trace(run)
     number = found.logits.shape[1]
     chosen = chosen_children(found, count) if children is None else list(children)
@@ -124,12 +150,7 @@ def rows(run: Path | str, children: Sequence[int] | None = None, *, count: int =
         if not 0 <= child < number:
             raise InputError(f"child: expected 0 to {number - 1}, found {child}")
     return [
-        {
-            "child": child,
-            "parent": parent,
-            "logit": found.logits[-1, child, parent].item(),
-            "coupling": found.couplings[-1, child, parent].item(),
-        }
+        Coefficient(child, parent, found.logits[-1, child, parent].item(), found.couplings[-1, child, parent].item())
         for child in chosen
         for parent in range(found.logits.shape[2])
     ]

@@ -1,4 +1,4 @@
-"""Several networks decide together: Table 2's vote, from records alone."""
+"""Majority vote of several networks (Table 2), from run folders alone."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -18,19 +18,24 @@ RULES: tuple[Rule, ...] = ("majority", "summed")
 
 
 def vote(models: Sequence[Responses], rule: Rule = "majority") -> Responses:
-    """Let models classify together, by majority with ties broken by summed length, or by summed length alone.
+    """Return the joint responses of several networks to the same test images.
 
-    The answer's lengths are the means over the models, which is also what the paper's figure 10 shows.
+    Args:
+        models: Responses of each network.
+        rule: `majority` with ties broken by summed length, or `summed` for the largest summed length.
+
+    Returns:
+        The joint predictions. Lengths are means over the networks, as in the paper's figure 10.
     """
     check_name(rule, RULES, "rule")
-    _refuse_strangers(models)
+    _check_same_images(models)
     summed = torch.stack([model.lengths for model in models]).double().sum(dim=0)
     predictions = summed.argmax(dim=1) if rule == "summed" else _majority(models, summed)
     return replace(models[0], lengths=(summed / len(models)).float(), predictions=predictions)
 
 
 def spread(models: Sequence[Responses], size: int = 3, rule: Rule = "majority") -> list[float]:
-    """Give the error in percent of the vote of every `size` of the models."""
+    """Return the error in percent of the vote of every subset of `size` networks."""
     return [vote(chosen, rule).error_percent for chosen in combinations(models, size)]
 
 
@@ -40,7 +45,7 @@ def _majority(models: Sequence[Responses], summed: Tensor) -> Int64[Tensor, "ima
     return summed.masked_fill(~tied, -torch.inf).argmax(dim=1)
 
 
-def _refuse_strangers(models: Sequence[Responses]) -> None:
+def _check_same_images(models: Sequence[Responses]) -> None:
     if not models:
         raise InputError("a vote needs at least one run")
     for model in models[1:]:

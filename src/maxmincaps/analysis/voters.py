@@ -1,22 +1,20 @@
-"""The networks of Table 2 that vote: which runs they are, and what the paper calls them."""
+"""The runs whose networks vote in Table 2 and figures 9, 10 and A.1 to A.3."""
 
 from collections.abc import Iterable
 
-from maxmincaps.analysis.compare import complete
-from maxmincaps.analysis.measures import has
 from maxmincaps.studies.table_3_poll import VOTERS
 from maxmincaps.training.run import RunSummary
 
 MODELS = dict(zip(map(int, VOTERS["seed"]), "ABC", strict=True))
-"""The seeds of the networks that vote, and what the paper calls them."""
+"""The seeds of the networks that vote, and the paper's names of them."""
 
 
-def voters(rows: Iterable[RunSummary]) -> list[RunSummary]:
-    """Give the Max-Min runs whose records hold what a vote takes, by seed."""
-    able = [row for row in complete(rows) if row.line == "Max-Min" and has(row, "lengths.safetensors")]
-    return sorted(able, key=lambda row: row.recipe.seed)
+def voters(runs: Iterable[RunSummary]) -> list[RunSummary]:
+    """Return the complete Max-Min runs that hold class lengths, ordered by seed."""
+    able = [run for run in runs if run.complete and run.line == "Max-Min" and run.has("lengths.safetensors")]
+    return sorted(able, key=lambda run: run.recipe.seed)
 
 
-def models_a_b_c(rows: Iterable[RunSummary]) -> list[RunSummary]:
-    """Give the three of them that vote in the paper's Table 2; fewer where one diverged or is not over."""
-    return [row for row in voters(rows) if row.recipe.seed in MODELS]
+def models_a_b_c(runs: Iterable[RunSummary]) -> list[RunSummary]:
+    """Return the runs that vote in the paper's Table 2; fewer than three if one diverged or is unfinished."""
+    return [run for run in voters(runs) if run.recipe.seed in MODELS]

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from cyclopts import Parameter
 
@@ -25,7 +25,7 @@ def evolution(run: RunFolder, *, bins: int = 10, csv: Csv = None) -> None:
 
     if bins < 1:
         raise InputError(f"--bins: expected at least 1, found {bins}")
-    _out(f"Logits and couplings of {run.name}", evolution_rows(run, bins=bins), csv)
+    _out(f"Logits and couplings of {run.name}", _named(evolution_rows(run, bins=bins), run), csv)
 
 
 def rows(run: RunFolder, *, child: list[int] | None = None, count: int = 3, csv: Csv = None) -> None:
@@ -113,7 +113,7 @@ def vote(
         console.print(f"every three of them: {min(errors):.2f} to {max(errors):.2f} %")
 
 
-def _named(rows: Sequence[dict[str, Any]], run: Path) -> list[dict[str, Any]]:
+def _named(rows: Sequence[NamedTuple], run: Path) -> list[dict[str, Any]]:
     """Call the classes in a table by the names that the run's dataset gives them."""
     from maxmincaps.training.run import Run
 
@@ -121,7 +121,7 @@ def _named(rows: Sequence[dict[str, Any]], run: Path) -> list[dict[str, Any]]:
     return [
         {
             key: names.get(value, value) if key in ("parent", "label", "prediction") else value
-            for key, value in row.items()
+            for key, value in row._asdict().items()
         }
         for row in rows
     ]

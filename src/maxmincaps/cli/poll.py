@@ -105,9 +105,9 @@ def report(
     found = polls.read(poll)
     folder = out or poll.with_name(f"{poll.stem}-report")
     folder.mkdir(parents=True, exist_ok=True)
-    write_csv(folder / "table_3.csv", results.table_3(found))
-    write_csv(folder / "table_3_paper.csv", results.paper_rows())
-    write_csv(folder / "answers.csv", results.answer_rows(found))
+    write_csv(folder / "table_3.csv", [row._asdict() for row in results.table_3(found)])
+    write_csv(folder / "table_3_paper.csv", [row._asdict() for row in results.paper_rows()])
+    write_csv(folder / "answers.csv", [row._asdict() for row in results.answer_rows(found)])
     _draw(found, folder)
     counts = _people(found.people), pluralize(found.models, "network"), pluralize(len(found.questions), "image")
     title = f"Table 3: {', '.join(counts)} of {found.dataset}"
@@ -148,17 +148,17 @@ def _draw(found: polls.Poll, folder: Path) -> None:
     save(human_or_network(shown, found.classes, found.models), folder, "figure_10")
 
 
-def _table_3(title: str, rows: Sequence[results.Row], name: Callable[[int], str]) -> Any:
+def _table_3(title: str, rows: Sequence[results.PollRow], name: Callable[[int], str]) -> Any:
     columns = ("#image", "#label", "#people/network", "#prediction", "#people/network", "people agree with")
     shown = table(title, *columns)
     for row in rows:
         shown.add_row(
-            str(row["image"]),
-            name(row["label"]),
-            f"{_share(row['people_on_label'])}/{row['network_on_label']:.2f}",
-            name(row["prediction"]),
-            f"{_share(row['people_on_prediction'])}/{row['network_on_prediction']:.2f}",
-            row["people_agree_with"],
+            str(row.image),
+            name(row.label),
+            f"{_share(row.people_on_label)}/{row.network_on_label:.2f}",
+            name(row.prediction),
+            f"{_share(row.people_on_prediction)}/{row.network_on_prediction:.2f}",
+            row.people_agree_with,
         )
     return shown
 

@@ -16,9 +16,9 @@ from maxmincaps.report.style import FULL_WIDTH, INK, styled
 from maxmincaps.wording import pluralize
 
 GREY, TEAL, PLUM, ROSE = "#9aa4ae", "#3a9a8c", "#7a68a6", "#b0596e"
-"""Not the colours of the normalizations: these are layers."""
+"""Colours of layers, different from those of the normalizations."""
 SLANT = (0.42, 0.28)
-"""How far a unit of depth goes to the right and up."""
+"""Horizontal and vertical length of one unit of depth."""
 TALLEST = 13.0
 MATRIX_WIDTH, BAR_WIDTH, MARGIN = 14.0, 1.6, 6.0
 UPPER, LOWER = 37.5, 12.5
@@ -29,7 +29,7 @@ MOST_LINES = 40
 
 @dataclass(frozen=True)
 class Shapes:
-    """What there is to draw: (channels, height, width) of each block, and the widths of the decoder."""
+    """Sizes to draw: (channels, height, width) of each block, and the widths of the decoder."""
 
     image: tuple[int, int, int]
     features: tuple[int, int, int]
@@ -45,7 +45,7 @@ class Shapes:
 
 
 def shapes_of(network: CapsNet) -> Shapes:
-    """Read the shapes off a network; those of Conv1 by sending an empty image through it."""
+    """Return the shapes of a network; Conv1 is measured with an empty image."""
     with torch.inference_mode():
         channels, height, width = network.features(torch.zeros(1, *network.image_shape)).shape[1:]
     types, *places = network.grid
@@ -68,7 +68,7 @@ def shapes_of(network: CapsNet) -> Shapes:
 
 @styled
 def architecture(network: CapsNet) -> Figure:
-    """Draw the three layers above, and the decoder below, with the sizes that this network has."""
+    """Draw the three capsule layers above and the decoder below, with the sizes of this network."""
     shapes = shapes_of(network)
     figure = Figure(figsize=(FULL_WIDTH, 3.5))
     axes = figure.subplots()
@@ -101,7 +101,7 @@ def _draw_layers(axes: Axes, shapes: Shapes) -> None:
             "PrimaryCaps",
             f"{_times(*shapes.places, shapes.types, shapes.part_pose)}\n= {children:,} capsules of {shapes.part_pose}",
         ),
-        ("DigitCaps", f"{_times(shapes.classes, shapes.class_pose)}\nlength = class probability"),
+        ("DigitCaps", f"{_times(shapes.classes, shapes.class_pose)}\nlength = presence of the class"),
     ]
     for box, label in zip(boxes, labels, strict=True):
         _label(axes, box, UPPER, *label)
@@ -133,14 +133,14 @@ def _draw_decoder(axes: Axes, shapes: Shapes) -> None:
 
 
 def _spread(widths: Sequence[float]) -> list[float]:
-    """Give the left edges of things so wide, with equal gaps, from one margin to the other."""
+    """Return the left edges of blocks of these widths, with equal gaps between the margins."""
     gap = (100 - 2 * MARGIN - sum(widths)) / (len(widths) - 1)
     return [MARGIN + sum(widths[:index]) + index * gap for index in range(len(widths))]
 
 
 @dataclass(frozen=True)
 class _Box:
-    """Where something was drawn."""
+    """The position of a drawn block."""
 
     left: float
     right: float
@@ -151,7 +151,7 @@ class _Box:
 
 
 def _sizes(shape: Sequence[int], scale: float) -> tuple[float, float, float]:
-    """Give thickness, height and depth of a block; roots, so that 1 and 256 channels both can be seen."""
+    """Return thickness, height and depth of a block; square roots keep 1 and 256 channels both visible."""
     channels, height, width = shape
     return 0.5 + 0.5 * channels**0.5, scale * height**0.5, scale * width**0.5
 

@@ -1,12 +1,9 @@
-"""The report: one page that needs nothing else, and beside it a file for every figure and table."""
+"""The report: one self-contained page, and beside it the files of every figure and table."""
 
-from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from itertools import groupby
-from operator import attrgetter
 from pathlib import Path
 
 import jinja2
@@ -14,31 +11,28 @@ from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from maxmincaps.analysis import poll as polls
-from maxmincaps.analysis.claims import evidence
-from maxmincaps.analysis.compare import Verdict
+from maxmincaps.analysis.claims import Evidence, count_verdicts, evaluate_claims, summarize_verdicts
+from maxmincaps.analysis.runs import RunTable
+from maxmincaps.analysis.verdicts import RULE, Verdict
 from maxmincaps.errors import InputError
+from maxmincaps.files import write_atomic
 from maxmincaps.report import tables
 from maxmincaps.report.chapters import CHAPTERS, Chapter
-from maxmincaps.report.material import Material, Plate, command_for, study_command
-from maxmincaps.report.selection import shown
+from maxmincaps.report.items import PageItem, ReportData
 from maxmincaps.report.style import for_page, save
-from maxmincaps.report.table import Table
 from maxmincaps.studies import STUDIES
 from maxmincaps.studies.study import Study
 from maxmincaps.studies.table import budgets_in_words, coverage, deduplicate, read
-from maxmincaps.training.run import write_atomic
 
-SIGNS = {Verdict.HOLDS: "✓", Verdict.FAILS: "✗", Verdict.UNDECIDED: "?", Verdict.TOO_FEW: "…"}
-
-
-@dataclass(frozen=True)
-class Written:
-    """A plate as the page shows it."""
-
-    plate: Plate
-    html: Markup | None
-    files: tuple[str, ...]
-    """Where it lies beside the page."""
+SIGNS = {
+    Verdict.SUPPORTED: "✓",
+    Verdict.PARTLY: "◐",
+    Verdict.REFUTED: "✗",
+    Verdict.INCONCLUSIVE: "?",
+    Verdict.NOT_COMPARABLE: "≠",
+    Verdict.NOT_TESTED: "…",
+}
+CSS_CLASSES = {Verdict.SUPPORTED: "supported", Verdict.PARTLY: "supported", Verdict.REFUTED: "refuted"}
 
 
 def build(
@@ -48,57 +42,94 @@ def build(
     poll: Path | str | None = None,
     studies: Mapping[str, Study] = STUDIES,
 ) -> Path:
-    """Build the page from the records below `runs`, and give its path; what is not there yet is said on it."""
+    """Build the report of the runs below a folder.
+
+    Args:
+        runs: Folder with run folders at any depth.
+        out: Folder for the page, figures and tables.
+        poll: File of a poll, for table 3 and figure 10.
+        studies: The studies that the report covers.
+
+    Returns:
+        The path of the page.
+
+    Raises:
+        InputError: If there is no such folder, or the poll cannot be read.
+    """
     runs, out = Path(runs), Path(out)
     if not runs.is_dir():
         raise InputError(f"{runs}: there is no such folder of runs")
     found = read(runs)
-    rows = deduplicate(found.rows)
-    material = Material(rows, studies, polls.read(poll) if poll else None, runs)
+    table = RunTable(tuple(deduplicate(found.rows)))
+    data = ReportData(table, studies, polls.read(poll) if poll else None, runs)
     out.mkdir(parents=True, exist_ok=True)
-    claims = evidence(rows)
-    tables.claims(claims).save(out / "tables")
+    evidence = evaluate_claims(table)
+    _write_claims(evidence, out)
+    chapters = [(chapter, _items(chapter, data)) for chapter in CHAPTERS]
     page = _template().render(
-        claims=claims,
-        claims_of=[(shown(STUDIES[study], rows), [*own]) for study, own in groupby(claims, attrgetter("study"))],
-        verdicts=Counter(claim.verdict for claim in claims),
-        at_paper=sum(claim.at_paper and claim.verdict != Verdict.TOO_FEW for claim in claims),
-        Verdict=Verdict,
+        evidence=evidence,
+        tested=_by_study([one for one in evidence if one.verdict is not Verdict.NOT_TESTED]),
+        untested=[one for one in evidence if one.verdict is Verdict.NOT_TESTED],
+        counts=count_verdicts(evidence),
+        rule=RULE,
         signs=SIGNS,
-        chapters=[(chapter, [_written(plate, out) for plate in _plates(chapter, material)]) for chapter in CHAPTERS],
-        coverage=[(study, coverage(study, rows)) for study in studies.values() if study.scale_names()],
-        command_for=command_for,
-        study_command=study_command,
+        css=CSS_CLASSES,
+        chapters=[
+            (chapter, [(item, *_write(item, out)) for item in items if item.has_text]) for chapter, items in chapters
+        ],
+        not_run=[item for _, items in chapters for item in items if not item.has_text],
+        coverage=[(study, done) for study in studies.values() if (done := _coverage(study, data))],
+        data=data,
         budgets_in_words=budgets_in_words,
-        rows=rows,
         notes=found.notes,
         made_on=datetime.now(UTC).date().isoformat(),
         version=version("maxmincaps"),
     )
-    write_atomic(out / "index.html", page.encode())
+    # A name that is not valid Unicode must not make the page impossible to write.
+    write_atomic(out / "index.html", page.encode(errors="backslashreplace"))
     return out / "index.html"
 
 
-def _plates(chapter: Chapter, material: Material) -> list[Plate]:
-    """Give a chapter's plates; a record that cannot be read costs its chapter, not the page."""
+def _write_claims(evidence: list[Evidence], out: Path) -> None:
+    """Write the table of claims, the counts of verdicts and the rule, which the documentation includes."""
+    tables.claims(evidence).save(out / "tables")
+    for name, text in (("claims-summary", summarize_verdicts(evidence)), ("verdict-rule", RULE)):
+        write_atomic(out / "tables" / f"{name}.md", f"{text}\n".encode())
+
+
+def _by_study(evidence: list[Evidence]) -> list[tuple[Study, RunTable, list[Evidence]]]:
+    groups = [(name, [*own]) for name, own in groupby(evidence, lambda one: one.claim.study)]
+    return [(STUDIES[name], own[0].finding.runs, own) for name, own in groups]
+
+
+def _coverage(study: Study, data: ReportData) -> dict[str, tuple[int, int]]:
+    """Return runs done and planned of each scale of a study that has been begun."""
+    if study.borrows or not study.scale_names():
+        return {}
+    return {scale: numbers for scale, numbers in coverage(study, data.runs).items() if numbers[0]}
+
+
+def _items(chapter: Chapter, data: ReportData) -> list[PageItem]:
+    """Return the items of a chapter. A run folder that cannot be read affects its chapter, not the page."""
     try:
-        return chapter.plates(material)
+        return chapter.items(data)
     except InputError as error:
-        return [Plate(chapter.name, chapter.heading, f"This chapter cannot be drawn: {error}.", None, command="")]
+        return [PageItem(chapter.name, chapter.heading, f"This chapter cannot be drawn: {error}.", None)]
 
 
-def _written(plate: Plate, out: Path) -> Written:
-    """Write a plate's files, and give it as the page shows it."""
-    if isinstance(plate.content, Figure):
-        paths = save(plate.content, out / "figures", plate.name)
-        write_atomic(out / "figures" / f"{plate.name}.md", f"{plate.title}. {plate.caption}\n".encode())
-        html = Markup(for_page(paths[1].read_text(encoding="utf-8"), plate.name))
-    elif isinstance(plate.content, Table):
-        paths = tuple(plate.content.save(out / "tables"))
-        html = Markup(plate.content.to_html())
+def _write(item: PageItem, out: Path) -> tuple[Markup | None, list[str]]:
+    """Write the files of an item; return its HTML and the paths of its files from the page."""
+    if item.content is None:
+        return None, []
+    if isinstance(item.content, Figure):
+        paths = [*save(item.content, out / "figures", item.name)]
+        caption = f"{item.title}. {item.caption}\n".encode(errors="backslashreplace")
+        write_atomic(out / "figures" / f"{item.name}.md", caption)
+        html = Markup(for_page(paths[1].read_text(encoding="utf-8"), item.name))
     else:
-        return Written(plate, None, ())
-    return Written(plate, html, tuple(path.relative_to(out).as_posix() for path in paths))
+        paths = item.content.save(out / "tables")
+        html = Markup(item.content.to_html())
+    return html, [path.relative_to(out).as_posix() for path in paths]
 
 
 def _template() -> jinja2.Template:

@@ -1,228 +1,258 @@
-"""The chapters of the page: which figures and tables each shows, in which words, from which runs."""
+"""The chapters of the page: which figures and tables each shows, and from which runs."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from maxmincaps.analysis import traces
-from maxmincaps.analysis.measures import accuracies_by_epoch, training_and_test_by_epoch
+from maxmincaps.analysis.measures import accuracies_by_epoch, inactive_by_epoch, training_accuracies_by_epoch
+from maxmincaps.analysis.runs import RunTable
 from maxmincaps.capsules.network import CapsNet
 from maxmincaps.recipe import Recipe
-from maxmincaps.report import curves, own_tables, tables
+from maxmincaps.report import curves, tables
 from maxmincaps.report import responses as response_figures
 from maxmincaps.report import routing as routing_figures
 from maxmincaps.report.architecture import Shapes, architecture, shapes_of
-from maxmincaps.report.material import Material, Plate, absent
-from maxmincaps.report.mistakes_chapter import mnist_record
-from maxmincaps.report.selection import (
-    matched_pairs,
-    other_seeds,
-)
-from maxmincaps.report.style import look
-from maxmincaps.report.variations_chapter import iterations, others
+from maxmincaps.report.items import Networks, PageItem, ReportData, matched_networks, other_seeds, settings_except
+from maxmincaps.report.record_chapter import mnist_record
+from maxmincaps.report.style import line_style
+from maxmincaps.report.table import dataset_title
+from maxmincaps.report.variations import ablations, iterations, other_normalizations
 from maxmincaps.studies.study import title_of
+from maxmincaps.studies.table import budget_in_words
 from maxmincaps.training.checkpoint import network_for, unfilled_network
 from maxmincaps.training.responses import responses
 from maxmincaps.training.run import Run, RunSummary
 
-REPORT = "maxmincaps report"
+ROUTING_SETTINGS = ("normalization", "iterations", "low", "high", "start", "logit_gain", "seed")
+"""Settings that may differ between runs in one panel of the polarisation figure."""
+FEWEST_IN_PANEL = 4
+MOST_PANELS = 6
 
 
 @dataclass(frozen=True)
 class Chapter:
-    """Some plates under a heading."""
+    """Some figures and tables under a heading."""
 
     name: str
     heading: str
-    plates: Callable[[Material], list[Plate]]
+    items: Callable[[ReportData], list[PageItem]]
 
 
-def network(material: Material) -> list[Plate]:
-    """Figure 1, for each size of network that the figures look into, or the paper's own where there is none."""
+def network(data: ReportData) -> list[PageItem]:
+    """Return figure 1 for each size of network in the figures, or the paper's where there is none."""
     drawn: dict[Shapes, tuple[str, str, CapsNet]] = {}
-    for dataset, pair in material.matched_pairs.items():
+    for dataset, pair in data.networks.items():
         net = unfilled_network(Run(next(iter(pair.values())).folder))
-        name, title, _ = drawn.get(shapes_of(net), (f"figure-1-{material.names[dataset]}", "Figure 1", net))
+        name, title, _ = drawn.get(shapes_of(net), (f"figure-1-{data.file_names[dataset]}", "Figure 1", net))
         drawn[shapes_of(net)] = name, f"{title}, {title_of(dataset)}", net
     paper = ("figure-1", "Figure 1, MNIST, the paper's sizes", network_for(Recipe(), (1, 28, 28), 10))
     return [
-        Plate(
+        PageItem(
             name,
             title,
             "The network, drawn from its own shapes. Above: two convolutions make the capsules of PrimaryCaps, and "
-            "routing makes one capsule a class, whose length is that class's probability. Below: the decoder sees one "
-            f"row of DigitCaps and rebuilds the image. {sum(part.numel() for part in net.parameters()):,} parameters.",
+            "routing makes one capsule per class, whose length says how strongly the class is present. Below: the "
+            "decoder reconstructs the image from the capsule of one class. "
+            f"{sum(part.numel() for part in net.parameters()):,} parameters.",
             architecture(net),
-            REPORT,
+            "maxmincaps report",
         )
         for name, title, net in drawn.values() or [paper]
     ]
 
 
-def inside(material: Material) -> list[Plate]:
-    """Figures 2 to 4: how routing goes inside trained networks."""
-    pairs = material.matched_pairs
-    if not pairs:
-        words = "Histograms of logits and couplings at each iteration, and three children over their parents."
-        return [absent("figure-2", "Figures 2 to 4", words, material.studies["evolution"])]
-    plates = [plate for dataset, pair in pairs.items() for plate in _evolution(material, dataset, pair)]
+def routing(data: ReportData) -> list[PageItem]:
+    """Return figures 2 to 4."""
+    if not data.networks:
+        return [data.not_run("figure-2", "Figures 2 to 4", "evolution")]
+    items = [_evolution(data, dataset, pair) for dataset, pair in data.networks.items()]
     panels = [
-        (title_of(dataset), {name: traces.trace(row.folder) for name, row in pair.items()})
-        for dataset, pair in pairs.items()
+        (title_of(dataset), {name: traces.trace(run.folder) for name, run in pair.items()})
+        for dataset, pair in data.networks.items()
     ]
     caption = (
-        "Three children of PrimaryCaps at the last iteration: their logits and their couplings to all parents, for the "
-        "first training image; its true class is in full colour. The three are those whose logits differ most and "
-        "whose strongest parents differ from each other."
+        "Logits and routing coefficients of three lower-level capsules to all parents at the last iteration, for the "
+        "first training image; its true class is in full colour. The three have the widest ranges of logits and "
+        "different strongest parents. Logits have an axis of their own in each row. Max-Min maps the smallest logit of "
+        "a capsule to 0 and the largest to 1, however close they are: where the range of the logits is small, it "
+        "amplifies small differences, noise included, to the full range of coefficients."
     )
+    runs = _runs(data.networks)
     figure = routing_figures.rows(panels)
-    return [
-        *plates,
-        material.plate("figure-4", "Figure 4", caption, figure, _look(material, "rows", pairs), _rows(pairs)),
-    ]
+    return [*items, data.item("figure-4", "Figure 4", caption, figure, data.look_command("rows", runs), runs)]
 
 
-def _evolution(material: Material, dataset: str, pair: dict[str, RunSummary]) -> list[Plate]:
+def _evolution(data: ReportData, dataset: str, pair: dict[str, RunSummary]) -> PageItem:
     number = 3 if dataset == "cifar10" else 2
-    # One dataset has the paper's number alone, so that pages can count on it; a second one has its name beside it.
-    first = next(name for name in material.matched_pairs if (name == "cifar10") == (dataset == "cifar10"))
-    stem = f"figure-{number}" if dataset == first else f"figure-{number}-{material.names[dataset]}"
-    histograms = {name: traces.evolution(row.folder) for name, row in pair.items()}
-    silent = {name: 1 - traces.trace(row.folder).alive.float().mean().item() for name, row in pair.items()}
-    shares = ", ".join(f"{look(name).label} {100 * share:.0f} %" for name, share in silent.items())
-    rows, command = list(pair.values()), _look(material, "evolution", {dataset: pair})
+    # The first dataset has the paper's number alone, so that documents can rely on the name.
+    first = next(name for name in data.networks if (name == "cifar10") == (dataset == "cifar10"))
+    name = f"figure-{number}" if dataset == first else f"figure-{number}-{data.file_names[dataset]}"
+    histograms = {norm: traces.evolution(run.folder) for norm, run in pair.items()}
+    inactive = {norm: 1 - traces.trace(run.folder).alive.float().mean().item() for norm, run in pair.items()}
+    shares = ", ".join(f"{line_style(norm).label} {100 * share:.0f} %" for norm, share in inactive.items())
     caption = (
-        f"Logits and couplings of the first training image of {title_of(dataset)}, iteration by iteration, in networks "
-        "trained with each normalization. The first row is where routing starts. In grey behind the others: children "
-        f"whose vote is zero ({shares}); their logits stay 0, and Max-Min gives them couplings of 0. Counts are on a "
-        "logarithmic axis, the logits' axes differ; "
+        f"All logits and all routing coefficients of the first training image of {title_of(dataset)}, iteration by "
+        "iteration, in networks trained with each normalization. Iteration 1 shows the start of routing. Only active "
+        f"lower-level capsules are counted; inactive ones, whose output is zero, are left out ({shares} of all). "
+        "Counts are on a logarithmic axis; the axes of the logits differ."
     )
-    columns = {
-        "": ("true class", "only the true class's column is counted."),
-        "-all": ("all", "all columns are counted."),
-    }
-    return [
-        material.plate(
-            stem + ending,
-            f"Figure {number}, {title_of(dataset)}" + (", all classes" if ending else ""),
-            caption + words,
-            routing_figures.evolution(histograms, column),
-            command,
-            rows,
-        )
-        for ending, (column, words) in columns.items()
-    ]
+    runs = list(pair.values())
+    title = f"Figure {number}, {title_of(dataset)}"
+    figure = routing_figures.evolution(histograms)
+    return data.item(name, title, caption, figure, data.look_command("evolution", runs), runs)
 
 
-def answers(material: Material) -> list[Plate]:
-    """Figures 5 and 6: what the class capsules answer."""
-    pairs = material.matched_pairs
-    if not pairs:
-        words = "The lengths of all class capsules for some test images, and their means over each class."
-        return [absent("figure-5", "Figures 5 and 6", words, material.studies["outputs"])]
+def class_capsules(data: ReportData) -> list[PageItem]:
+    """Return figures 5 and 6."""
+    if not data.networks:
+        return [data.not_run("figure-5", "Figures 5 and 6", "outputs")]
     panels = [
-        (title_of(dataset), {name: responses(row.folder) for name, row in pair.items()})
-        for dataset, pair in pairs.items()
+        (title_of(dataset), {name: responses(run.folder) for name, run in pair.items()})
+        for dataset, pair in data.networks.items()
     ]
     outputs = (
-        "The lengths of all class capsules for the same test images, the first of each class; the true class is "
-        "in full colour. The mark beside the first row is a length of 1."
+        "Lengths of all class capsules for the same test images, the first of each class; the true class is in full "
+        "colour. The mark beside the first row is a length of 1."
     )
-    curves_ = (
-        "Tuning curves: the mean length of each class capsule over all test images of a class, one curve a class. The "
-        "class's own capsule is the outlined point; the higher it stands above the others, the better it is tuned."
+    tuning = (
+        "Tuning curves as a heat map: the mean length of each class capsule (column) over all test images of a class "
+        "(row). A well tuned network has ones on the diagonal and zeros elsewhere. Numbers omit the leading zero."
     )
-    rows = _rows(pairs)
+    runs = _runs(data.networks)
+    figures = (
+        ("figure-5", "Figure 5", outputs, response_figures.outputs(panels), "outputs"),
+        ("figure-6", "Figure 6", tuning, response_figures.tuning(panels), "tuning"),
+    )
     return [
-        material.plate(
-            "figure-5", "Figure 5", outputs, response_figures.outputs(panels), _look(material, "outputs", pairs), rows
-        ),
-        material.plate(
-            "figure-6", "Figure 6", curves_, response_figures.tuning(panels), _look(material, "tuning", pairs), rows
-        ),
+        data.item(name, title, caption, figure, data.look_command(verb, runs), runs)
+        for name, title, caption, figure, verb in figures
     ]
 
 
-def accuracy(material: Material) -> list[Plate]:
-    """Table 1, figures 7 and 8, and accuracy by epoch."""
-    runs = material.shown("datasets")
-    words = "Softmax and Max-Min on each dataset, the paper's numbers beside ours."
-    beside = material.of_no_study
+def accuracy(data: ReportData) -> list[PageItem]:
+    """Return Table 1, accuracy by epoch, inactive capsules by epoch, and accuracy against polarisation."""
+    study, found = data.studies["datasets"], data.by_network("datasets")
+    runs = RunTable(tuple(run for own in found for run in own), study)
     own = [
-        other_seeds(beside, row)
-        for dataset, pair in matched_pairs(beside).items()
-        if dataset not in runs.scales
-        for row in pair.values()
+        other_seeds(data.outside_studies, run)
+        for dataset, pair in matched_networks(data.outside_studies).items()
+        if dataset not in runs.datasets
+        for run in pair.values()
     ]
-    plates = [
-        material.table("Table 1", words, tables.table_1(runs, own), runs),
-        material.table("Table 1 at a glance", "A line for each dataset.", tables.table_1_in_short(runs), runs),
+    items = [*_by_epoch(data), *_polarization(data)]
+    if not runs and not own:
+        return [data.not_run("table-1", "Table 1", "datasets"), *items]
+    command = data.study_command(study, runs.scales)
+    both = (
+        (
+            "Table 1",
+            "Softmax and Max-Min on each dataset, the paper's numbers beside ours.",
+            tables.table_1(study, found, own),
+        ),
+        ("Table 1 in short", "One line per dataset.", tables.table_1_in_short(study, found)),
+    )
+    shown = [*runs, *(run for table in own for run in table)]
+    return [
+        *(
+            data.item(table.name, title, words, table, command, shown, paper_number=True)
+            for title, words, table in both
+        ),
+        *items,
     ]
-    plates += iterations(material)
-    return [*plates, *_by_epoch(material)]
 
 
-def _by_epoch(material: Material) -> list[Plate]:
-    # Of a dataset that Table 1 has, its runs; of another, those that come closest to the default.
-    pairs = {**matched_pairs(material.rows), **matched_pairs(material.shown("datasets").rows)}
+def _by_epoch(data: ReportData) -> list[PageItem]:
+    # Of a dataset of Table 1 its runs; of any other dataset those that are nearest to the default recipe.
+    pairs = {**matched_networks(data.runs), **matched_networks(data.study("datasets"))}
     if not pairs:
         return []
-    alike = {name: {n: other_seeds(material.rows, row) for n, row in pair.items()} for name, pair in pairs.items()}
-    rows = [row for groups in alike.values() for own in groups.values() for row in own]
+    alike = {dataset: {n: other_seeds(data.runs, run) for n, run in pair.items()} for dataset, pair in pairs.items()}
+    runs = [run for groups in alike.values() for own in groups.values() for run in own]
 
-    def panels(told: Callable[[RunSummary], Sequence]) -> list[tuple[str, dict[str, list]]]:
+    def panels(values: Callable[[RunSummary], list]) -> list[tuple[str, dict[str, list]]]:
         return [
-            (title_of(dataset), {name: [told(row) for row in own] for name, own in groups.items()})
+            (title_of(dataset), {name: [values(run) for run in own] for name, own in groups.items()})
             for dataset, groups in alike.items()
         ]
 
-    words = (
-        "Accuracy after each epoch, on the images that the best epoch is chosen by: the test set, or a fixed part of "
-        "it, or images held out. Thin lines are runs with different seeds, thick ones their mean. Panels begin "
-        "where the steep first two epochs end."
-    )
-    beside = (
-        "The same accuracy against that in training, epoch after epoch, whatever time it took to get there: of two "
-        "curves the upper one overfits less. Training accuracy is counted while an epoch trains, on images as they "
-        "are trained on. The first two epochs may lie outside."
-    )
-    judged = "accuracy (%)" if any(row.recipe.validation for row in rows) else "test accuracy (%)"
+    label = "accuracy (%)" if any(run.recipe.validation for run in runs) else "test accuracy (%)"
+    lines = "Each line is a run; with several seeds, runs are thin and their mean is thick."
     told = (
-        ("training-curves", "Training curves", words, curves.by_epoch(panels(accuracies_by_epoch), judged, steep=2)),
+        (
+            "training-curves",
+            "Training curves",
+            "Accuracy after each epoch, on the images that choose the best epoch: the test set, a fixed part of it, or "
+            f"a validation set. {lines} Panels begin where the steep first two epochs end.",
+            curves.by_epoch(panels(accuracies_by_epoch), label, skip=2),
+        ),
         (
             "test-against-training",
             "Test against training accuracy",
-            beside,
-            curves.against_training(panels(training_and_test_by_epoch), judged, steep=2),
+            "The same accuracy against training accuracy, epoch after epoch, on linear axes: of two curves the upper "
+            f"one overfits less. {lines} Training accuracy is counted while an epoch trains. The first two epochs may "
+            "lie outside.",
+            curves.against_training(panels(_training_and_test), label, skip=2),
+        ),
+        (
+            "inactive-capsules",
+            "Inactive capsules",
+            "Percentage of lower-level capsules whose output is zero, after each epoch, on the images of the first "
+            f"test batch. {lines}",
+            curves.by_epoch(panels(inactive_by_epoch), "inactive capsules (%)"),
         ),
     )
-    return [
-        material.plate(name, title, caption, figure, "maxmincaps runs", rows) for name, title, caption, figure in told
+    return [data.item(name, title, words, figure, data.runs_command, runs) for name, title, words, figure in told]
+
+
+def _training_and_test(run: RunSummary) -> list[tuple[float, float]]:
+    return list(zip(training_accuracies_by_epoch(run), accuracies_by_epoch(run), strict=True))
+
+
+def _polarization(data: ReportData) -> list[PageItem]:
+    groups = data.runs.complete.by(lambda run: settings_except(run, *ROUTING_SETTINGS))
+    several = [
+        own
+        for own in groups.values()
+        if len(own) >= FEWEST_IN_PANEL and len({run.recipe.normalization for run in own}) > 1
     ]
-
-
-def everything(material: Material) -> list[Plate]:
-    """List every run."""
-    if not material.rows:
+    chosen = sorted(several, key=len, reverse=True)[:MOST_PANELS]
+    if not chosen:
         return []
-    words = "What the records of this folder say. Differs in: the settings that are not the default recipe's."
-    table = own_tables.all_runs(material.rows)
-    return [Plate("all-runs", "All runs", words, table, "maxmincaps runs")]
+    panels = [(f"{dataset_title(own, own[0].recipe.dataset)}, {own[0].recipe.epochs} epochs", own) for own in chosen]
+    runs = [run for own in chosen for run in own]
+    caption = (
+        "Final test error (100 % minus accuracy, logarithmic axis) against the polarisation of the routing "
+        "coefficients, one marker per run. Polarisation is "
+        "1 − H / ln(parents) of the active capsules, H being the mean entropy of a capsule's coefficients as shares of "
+        "their sum: 0 if all parents receive the same, 1 if one parent receives everything. r is the number of routing "
+        "iterations. Runs in one panel differ in normalization, iterations, bounds, gain and seed alone. Panels: "
+        + "; ".join(f"({letter}) {budget_in_words(own[0])}" for letter, own in zip("abcdef", chosen, strict=False))
+        + "."
+    )
+    figure = curves.against_polarization(panels)
+    return [data.item("polarisation", "Accuracy against polarisation", caption, figure, data.runs_command, runs)]
 
 
-def _look(material: Material, verb: str, pairs: dict[str, dict[str, RunSummary]]) -> str:
-    return " && ".join(f"maxmincaps look {verb} {material.path(row)}" for row in _rows(pairs))
+def all_runs(data: ReportData) -> list[PageItem]:
+    """Return the table of every run."""
+    if not data.runs:
+        return []
+    caption = "Every run of this folder. Differs in: settings that are not those of the default recipe."
+    return [PageItem("all-runs", "All runs", caption, tables.all_runs(data.runs), data.runs_command)]
 
 
-def _rows(pairs: dict[str, dict[str, RunSummary]]) -> list[RunSummary]:
-    return [row for pair in pairs.values() for row in pair.values()]
+def _runs(networks: Networks) -> list[RunSummary]:
+    return [run for pair in networks.values() for run in pair.values()]
 
 
 CHAPTERS = (
+    Chapter("accuracy", "Accuracy on each dataset", accuracy),
+    Chapter("iterations", "Routing iterations", iterations),
+    Chapter("inside", "Inside routing", routing),
+    Chapter("class-capsules", "Class capsules", class_capsules),
+    Chapter("mnist-record", "The MNIST record, and misclassified images", mnist_record),
+    Chapter("normalizations", "Other normalizations and bounds", other_normalizations),
+    Chapter("ablations", "Ablations", ablations),
     Chapter("network", "The network", network),
-    Chapter("inside", "Inside routing", inside),
-    Chapter("answers", "What the class capsules answer", answers),
-    Chapter("accuracy", "Accuracy on five datasets", accuracy),
-    Chapter("mnist-record", "The MNIST record, and its errors", mnist_record),
-    Chapter("others", "Other normalizations, bounds and choices", others),
-    Chapter("runs", "Every run", everything),
+    Chapter("runs", "Every run", all_runs),
 )

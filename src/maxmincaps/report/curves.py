@@ -1,197 +1,129 @@
-"""Figures 7 and 8, and those the paper has only in words: accuracy against iterations, bounds, choices and epochs."""
+"""Figures of accuracies: against iterations, bounds, ablations, epochs, training accuracy and polarisation."""
 
-import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FormatStrFormatter, MaxNLocator, NullLocator
+from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
-from maxmincaps.report.style import FAINT, FULL_WIDTH, INK, LOOKS, letters, look, panel_title, styled
+from maxmincaps.analysis.measures import final_accuracy, polarization
+from maxmincaps.analysis.runs import Measure, RunTable
+from maxmincaps.report.style import (
+    FAINT,
+    FULL_WIDTH,
+    INK,
+    LINE_STYLES,
+    letters,
+    line_style,
+    panel_title,
+    styled,
+)
+from maxmincaps.training.run import RunSummary
 
 COLUMNS = 3
-NARROWEST = 0.5
-"""Points of accuracy that an axis spans at least: less would make much of nothing."""
-FARTHEST = 2.0
-"""Points that a choice may lie from the default and still be drawn to scale: more would squeeze all others."""
-APART = 0.12
-"""How far curves are moved from each other along the axis, so that none hides another."""
-RUNS_IN_WORDS = "Small dots are runs, the line joins their means."
-PAIRS_IN_WORDS = "Small dots are pairs of runs with the same seed, diamonds their means."
-
-
-@dataclass(frozen=True)
-class Point:
-    """The runs at one place of the horizontal axis."""
-
-    place: float
-    values: Sequence[float]
-    """Of each run that came to a result, in percent."""
-    diverged: int = 0
-
-    @property
-    def mean(self) -> float:
-        """The mean over the runs; nan, which breaks a line, if none came to a result."""
-        return fmean(self.values) if self.values else math.nan
-
-
-Curves = Mapping[str, Sequence[Point]]
-"""For each normalization, its points from left to right."""
+SMALLEST_RANGE = 0.5
+"""Percentage points that an axis of accuracies spans at least, so that noise does not look like an effect."""
+OFFSET = 0.12
+"""Horizontal distance between curves, so that equal ones do not hide each other."""
+DOTS_ARE_RUNS = "Small dots are runs, the line joins their means."
+Curves = Mapping[str, Mapping[float, RunTable]]
+"""For each normalization or line, its runs at each place of the horizontal axis."""
+Histories = Mapping[str, Sequence[Sequence[float]]]
+"""For each normalization or line, one number per epoch of each run."""
 
 
 @styled
-def against_iterations(panels: Sequence[tuple[str, Curves]], measure: str) -> Figure:
-    """Draw one panel a dataset: the measure against the number of routing iterations."""
-    figure, grid = _grid([title for title, _ in panels], measure, "routing iterations")
-    for axes, (_, curves) in zip(grid.flat, panels, strict=False):
-        _curves(axes, curves, APART)
-        if axes.has_data():
+def against_iterations(
+    panels: Sequence[tuple[str, Curves, RunTable]], measure: Measure, label: str, control: str = "uniform"
+) -> Figure:
+    """Draw a measure against the number of routing iterations, one panel per dataset.
+
+    Args:
+        panels: Title, curves, and runs of the control, whose coefficients do not depend on the iterations.
+        measure: Number of one run.
+        label: Label of the vertical axis.
+        control: Normalization of the control.
+    """
+    figure, grid = _grid([title for title, *_ in panels], label, "routing iterations")
+    for axes, (_, curves, controls) in zip(grid.flat, panels, strict=False):
+        values = _draw_curves(axes, curves, measure, OFFSET)
+        level = [*controls.measured(measure).values()]
+        if level and values:
+            style = line_style(control)
+            name = f"{style.label} (no routing)"
+            axes.axhline(fmean(level), linestyle=style.line, color=style.colour, label=name)
+            axes.scatter([0.97] * len(level), level, s=4, color=style.colour, transform=axes.get_yaxis_transform())
+        if values:
+            axes.set_ylim(_limits([*values, *level]))
             axes.set_xlim(axes.get_xticks()[0] - 0.6, axes.get_xticks()[-1] + 0.6)
-    _one_legend(grid)
+    _shared_legend(grid)
     return figure
 
 
 @styled
-def against_bound(panels: Sequence[tuple[str, Curves]], measure: str) -> Figure:
-    """Draw one panel a varied setting: accuracy against its value, on a logarithmic axis."""
-    figure, grid = _grid([title for title, _ in panels], measure, "value")
-    for axes, (_, curves) in zip(grid.flat, panels, strict=False):
+def against_bound(panels: Sequence[tuple[str, Curves]], measure: Measure, label: str) -> Figure:
+    """Draw accuracy against the value of a setting on a logarithmic axis, one panel per setting, one vertical axis."""
+    figure, grid = _grid([""] * len(panels), label, "")
+    values: list[float] = []
+    for axes, (name, curves) in zip(grid.flat, panels, strict=False):
         axes.set_xscale("log")
         axes.xaxis.set_minor_locator(NullLocator())
-        _curves(axes, curves)
-    # One accuracy in all panels, so one axis: what makes no difference must not look as steep as what does.
-    lows, highs = zip(*(axes.get_ylim() for axes in grid.flat if axes.has_data()), strict=True)
+        axes.set_xlabel(f"{name} (log scale)")
+        values += _draw_curves(axes, curves, measure)
     for axes in grid.flat:
-        axes.set_ylim(min(lows), max(highs))
-    _one_legend(grid)
+        axes.set_ylim(_limits(values))
+    _shared_legend(grid)
     return figure
 
 
-def _grid(titles: Sequence[str], measure: str, across: str) -> tuple[Figure, np.ndarray]:
-    """Lay out titled axes, at most three beside each other; those that are not needed are off."""
-    columns = min(COLUMNS, len(titles))
-    lines = -(-len(titles) // columns)
-    figure = Figure(figsize=(FULL_WIDTH if columns > 1 else 0.6 * FULL_WIDTH, 0.35 + 2.0 * lines))
-    grid = figure.subplots(lines, columns, squeeze=False)
-    for number, (axes, letter, title) in enumerate(zip(grid.flat, letters(), titles, strict=False)):
-        panel_title(axes, letter, title)
-        axes.set_xlabel(across)
-        axes.set_ylabel(measure if number % columns == 0 else "")
-        axes.grid(axis="y")
-        axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
-    for axes in grid.flat[len(titles) :]:
-        axes.set_axis_off()
-    return figure, grid
-
-
-def _curves(axes: Axes, curves: Curves, apart: float = 0.0) -> None:
-    """Draw the mean of the runs at each place, and each run beside it as a dot."""
-    if not any(curves.values()):
-        _not_run(axes)
-        return
-    for number, (name, points) in enumerate(curves.items()):
-        this, aside = look(name), apart * (number - (len(curves) - 1) / 2)
-        places, means = [point.place + aside for point in points], [point.mean for point in points]
-        axes.plot(places, means, this.line, marker=this.marker, color=this.colour, label=this.label)
-        for place, point in zip(places, points, strict=True):
-            axes.scatter([place] * len(point.values), point.values, s=4, color=this.colour, alpha=0.5, linewidths=0)
-            if point.diverged:
-                words, height = f"{point.diverged} diverged", 0.03 + 0.3 * number
-                where = {"transform": axes.get_xaxis_transform(), "rotation": 90, "ha": "center"}
-                axes.text(place, height, words, color=this.colour, fontsize=6, **where)
-    places = sorted({point.place for points in curves.values() for point in points})
-    axes.set_xticks(places, [f"{place:g}" for place in places])
-    axes.margins(x=0.08)
-    axes.set_ylim(_room([value for points in curves.values() for point in points for value in point.values]))
-
-
-def _room(values: Sequence[float]) -> tuple[float, float] | None:
-    """Give where an axis of these values begins and ends: not too narrow, and not above 100 %."""
-    if not values:
-        return None
-    low, high = min(values), max(values)
-    short = max(0.0, NARROWEST - (high - low)) / 2
-    room = short + 0.08 * (high - low + 2 * short)
-    return low - room, min(high + room, 100.0) if high < 100 else high + room
-
-
-def _not_run(axes: Axes) -> None:
-    axes.text(0.5, 0.5, "not run", transform=axes.transAxes, ha="center", va="center", color=FAINT)
-    axes.set_xticks([])
-    axes.set_yticks([])
-
-
-def _one_legend(grid: np.ndarray) -> None:
-    """Name each line once, in the same order whichever panels have it: in the first empty cell, or the first panel.
-
-    A line that is alone in all of them needs no name.
-    """
-    found = {
-        label: handle for axes in grid.flat for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
-    }
-    order = [*(this.label for this in LOOKS.values()), *found]
-    named = {label: found[label] for label in sorted(found, key=order.index)}
-    empty = [axes for axes in grid.flat if not axes.axison]
-    if len(named) > 1:
-        axes, place = (empty[0], "center") if empty else (grid.flat[0], "best")
-        axes.legend(named.values(), named.keys(), loc=place, handlelength=3.2)
-
-
 @styled
-def beside(reference: str, lines: Sequence[tuple[str, Sequence[float] | str]], measure: str) -> Figure:
-    """Draw how far each line lies from a reference: each pair of runs a dot, their mean a diamond, or why it has none.
+def ablations(reference: str, lines: Sequence[tuple[str, Sequence[float] | str]], label: str) -> Figure:
+    """Draw the difference of each line from a reference: one dot per matched pair, their mean as a diamond.
 
-    What lies so far off that it would squeeze the others stands in words at its side.
+    Args:
+        reference: Label of the reference line, at 0.
+        lines: Label, and differences of matched pairs or the reason why there are none.
+        label: Label of the horizontal axis.
     """
     figure = Figure(figsize=(FULL_WIDTH, 0.75 + 0.3 * (len(lines) + 1)))
     axes = figure.subplots()
-    colour = LOOKS["max-min"].colour
+    colour = LINE_STYLES["max-min"].colour
     axes.plot([0], [0], "^", color=colour)
     axes.axvline(0, color=colour, linewidth=0.7, linestyle=":")
     drawn = [0.0]
     for row, (_, found) in enumerate(lines, 1):
-        if isinstance(found, str) or abs(fmean(found)) > FARTHEST:
-            words = found if isinstance(found, str) else f"{fmean(found):+.2f}, outside"
-            axes.text(0.01, row, words, transform=axes.get_yaxis_transform(), va="center", color=FAINT)
+        if isinstance(found, str):
+            axes.text(0.01, row, found, transform=axes.get_yaxis_transform(), va="center", color=FAINT)
             continue
         axes.plot([fmean(found)], [row], "D", color=INK, markersize=7, markerfacecolor="none", markeredgewidth=0.8)
         axes.scatter(found, [row] * len(found), s=7, color=INK, linewidths=0)
         drawn += found
-    low, high = _room(drawn) or (0.0, 0.0)
-    axes.set_xlim(low - 0.14 * (high - low), high)  # room for words, which no guide may cross
+    axes.set_xlim(_limits(drawn))
     axes.set_yticks(range(len(lines) + 1), [reference, *(name for name, _ in lines)])
     axes.set_ylim(len(lines) + 0.6, -0.6)
-    axes.set_xlabel(measure)
+    axes.set_xlabel(label)
     axes.grid(axis="x")
     axes.spines["left"].set_visible(False)
     axes.tick_params(axis="y", length=0)
     return figure
 
 
-EpochPoints = Sequence[tuple[float, float]]
-"""One run: where it stood on both axes after each epoch."""
-ALL_RIGHT = 0.01
-"""Percent of the images that are added to the wrong ones on a logarithmic axis, so that none wrong has a place too."""
-
-
 @styled
-def by_epoch(
-    panels: Sequence[tuple[str, Mapping[str, Sequence[Sequence[float]]]]],
-    measure: str = "test accuracy (%)",
-    steep: int = 0,
-) -> Figure:
-    """Draw titled panels of a measure by epoch: each run thin, their mean thick.
+def by_epoch(panels: Sequence[tuple[str, Histories]], label: str, skip: int = 0) -> Figure:
+    """Draw a measure by epoch: each run as a thin line, and the mean of several runs as a thick one.
 
-    The first `steep` epochs may begin below a panel, so that what comes after them can be told apart.
+    Args:
+        panels: Title and histories of each panel.
+        label: Label of the vertical axis.
+        skip: The first epochs that may lie below the panel, so that later differences can be seen.
     """
     numbered = [
-        (title, {name: [list(enumerate(history, 1)) for history in own] for name, own in runs.items()})
-        for title, runs in panels
+        (title, {name: [list(enumerate(run, 1)) for run in runs] for name, runs in histories.items()})
+        for title, histories in panels
     ]
-    figure, grid = _run_panels(numbered, measure, "epoch", steep)
+    figure, grid = _run_panels(numbered, label, "epoch", skip)
     for axes in grid.flat:
         axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
     return figure
@@ -199,65 +131,161 @@ def by_epoch(
 
 @styled
 def against_training(
-    panels: Sequence[tuple[str, Mapping[str, Sequence[EpochPoints]]]],
-    measure: str = "test accuracy (%)",
-    steep: int = 0,
+    panels: Sequence[tuple[str, Mapping[str, Sequence[Sequence[tuple[float, float]]]]]], label: str, skip: int = 0
 ) -> Figure:
-    """Draw titled panels of a measure against training accuracy, epoch by epoch; the first `steep` may lie outside.
-
-    The axis is stretched towards 100 %: most epochs lie where hardly an image is wrong.
-    """
-    figure, grid = _run_panels(panels, measure, "training accuracy (%)", steep)
+    """Draw test accuracy against training accuracy, epoch after epoch; the first `skip` epochs may lie outside."""
+    figure, grid = _run_panels(panels, label, "training accuracy (%)", skip)
     for axes, (_, lines) in zip(grid.flat, panels, strict=False):
-        axes.set_xscale("function", functions=(_nines, _from_nines))
-        seen = [_nines(training) for runs in lines.values() for run in runs for training, _ in run[steep:] or run]
-        room = max(0.05 * (max(seen) - min(seen)), 0.01)  # runs that know all images have but one training accuracy
-        low, high = min(seen) - room, max(seen) + room
-        axes.set_xlim(_from_nines(low), _from_nines(high))
-        axes.set_xticks(_ticks_of_nines(low, high))
-        axes.xaxis.set_major_formatter(FormatStrFormatter("%g"))
+        seen = [training for runs in lines.values() for run in runs for training, _ in run[skip:] or run]
+        room = max(0.05 * (max(seen) - min(seen)), 0.01)
+        axes.set_xlim(min(seen) - room, max(seen) + room)
     return figure
 
 
-def _nines(percent: float) -> float:
-    """Tell how near to 100 % an accuracy is: 0 for 99 %, 1 for 99.9 %, nearly 2 for 99.99 %, 2 for all images."""
-    return -np.log10(np.maximum(100 - percent + ALL_RIGHT, 1e-9))
+@styled
+def against_polarization(panels: Sequence[tuple[str, RunTable]]) -> Figure:
+    """Draw final test error on a logarithmic axis against the polarisation of the coefficients, one marker per run.
+
+    Where a normalization was run with several numbers of iterations or logit gains, they stand beside the markers.
+    """
+    titles = [title for title, _ in panels]
+    across = "polarisation of the coefficients"
+    figure, grid = _grid(titles, "final test error (%)", across, columns=2, height=2.6)
+    for axes, (_, runs) in zip(grid.flat, panels, strict=False):
+        axes.set_yscale("log")
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.yaxis.set_major_formatter("{x:g}")
+        axes.yaxis.set_minor_locator(NullLocator())
+        for name, own in runs.by(lambda run: run.recipe.normalization).items():
+            _draw_polarization(axes, name, own.by(_routing_setting))
+        axes.set_xlim(-0.05, 1.05)
+        low, high = axes.get_ylim()
+        axes.set_ylim(low / 1.1, max(high * 1.1, low * 1.5))
+    _shared_legend(grid)
+    return figure
 
 
-def _from_nines(nines: float) -> float:
-    return 100 + ALL_RIGHT - 10.0**-nines
+def _draw_polarization(axes: Axes, name: str, settings: Mapping[str, RunTable]) -> None:
+    style = line_style(name)
+    for number, (words, runs) in enumerate(settings.items()):
+        both = [(x, 100 - final_accuracy(run)) for run, x in runs.measured(polarization).items()]
+        points = [(x, error) for x, error in both if error > 0]
+        if not points:
+            continue
+        axes.plot(*zip(*points, strict=True), style.marker, color=style.colour, label=style.label, alpha=0.8)
+        if len(settings) > 1:
+            place = {"xytext": (7, 5 if number % 2 else -8), "textcoords": "offset points", "fontsize": 6}
+            axes.annotate(words, np.mean(points, axis=0), color=style.colour, **place)
 
 
-def _ticks_of_nines(low: float, high: float) -> list[float]:
-    """Choose accuracies that do not crowd, the roundest first."""
-    found: list[float] = []
-    for percent in (100, 99.9, 99, 90, 50, *range(95, 0, -5), 98, 99.5, 99.8, 99.95, 99.98, *range(97, 90, -1)):
-        place = _nines(percent)
-        if low <= place <= high and all(abs(place - _nines(other)) > (high - low) / 6 for other in found):
-            found.append(percent)
-    return sorted(found)
+def _routing_setting(run: RunSummary) -> str:
+    gain = getattr(run.recipe, "logit_gain", 1)
+    return f"r = {run.recipe.iterations}" + (f", gain {gain:g}" if gain != 1 else "")
 
 
-def _run_panels(
-    panels: Sequence[tuple[str, Mapping[str, Sequence[EpochPoints]]]], measure: str, across: str, steep: int
+def _grid(
+    titles: Sequence[str], label: str, across: str, columns: int = COLUMNS, height: float = 2.0
 ) -> tuple[Figure, np.ndarray]:
-    figure, grid = _grid([title for title, _ in panels], measure, across)
-    for axes, (_, lines) in zip(grid.flat, panels, strict=False):
-        for name, runs in lines.items():
-            _run_lines(axes, name, runs)
-        later = [value for runs in lines.values() for run in runs for _, value in run[steep:]]
-        if steep and later:
-            axes.set_ylim(bottom=min(later) - max(0.05 * (max(later) - min(later)), 0.01))
-    _one_legend(grid)
+    """Return a figure with titled axes, at most `columns` beside each other; axes that are not needed are off."""
+    columns = min(columns, len(titles))
+    lines = -(-len(titles) // columns)
+    figure = Figure(figsize=(FULL_WIDTH if columns > 1 else 0.6 * FULL_WIDTH, 0.35 + height * lines))
+    grid = figure.subplots(lines, columns, squeeze=False)
+    for number, (axes, letter, title) in enumerate(zip(grid.flat, letters(), titles, strict=False)):
+        panel_title(axes, letter, title)
+        axes.set_xlabel(across)
+        axes.set_ylabel(label if number % columns == 0 else "")
+        axes.grid(axis="y")
+        axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
+    for axes in grid.flat[len(titles) :]:
+        axes.set_axis_off()
     return figure, grid
 
 
-def _run_lines(axes: Axes, name: str, runs: Sequence[EpochPoints]) -> None:
-    """Draw each run thin, and their mean thick as far as all of them go."""
-    this = look(name)
-    for run in runs if len(runs) > 1 else []:
-        axes.plot(*np.transpose(run), this.line, color=this.colour, linewidth=0.5, alpha=0.5)
+def _draw_curves(axes: Axes, curves: Curves, measure: Measure, offset: float = 0.0) -> list[float]:
+    """Draw the mean of the runs at each place and each run as a dot; return all values."""
+    every: list[float] = []
+    for number, (name, points) in enumerate(curves.items()):
+        style, aside = line_style(name), offset * (number - (len(curves) - 1) / 2)
+        found = {place: [*runs.measured(measure).values()] for place, runs in points.items()}
+        means = [fmean(values) if values else float("nan") for values in found.values()]
+        places = [place + aside for place in found]
+        axes.plot(places, means, style.line, marker=style.marker, color=style.colour, label=style.label)
+        for place, values, runs in zip(places, found.values(), points.values(), strict=True):
+            axes.scatter([place] * len(values), values, s=4, color=style.colour, alpha=0.5, linewidths=0)
+            if runs.diverged:
+                where = {"transform": axes.get_xaxis_transform(), "rotation": 90, "ha": "center"}
+                words = f"{len(runs.diverged)} diverged"
+                axes.text(place, 0.03 + 0.3 * number, words, color=style.colour, fontsize=6, **where)
+            every += values
+    places = sorted({place for points in curves.values() for place in points})
+    axes.set_xticks(places, [f"{place:g}" for place in places])
+    axes.margins(x=0.08)
+    return every
+
+
+def _limits(values: Iterable[float]) -> tuple[float, float]:
+    """Return the ends of an axis of accuracies or differences: not too narrow, and not above 100 %."""
+    found = list(values)
+    if not found:
+        return 0.0, 1.0
+    low, high = min(found), max(found)
+    short = max(0.0, SMALLEST_RANGE - (high - low)) / 2
+    room = short + 0.08 * (high - low + 2 * short)
+    return low - room, min(high + room, 100.0) if 50 < high < 100 else high + room
+
+
+def _shared_legend(grid: np.ndarray) -> None:
+    """Draw one legend for all panels, in the first empty cell or in the first panel. A single line needs none."""
+    found = {
+        label: handle for axes in grid.flat for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
+    }
+    order = [*(style.label for style in LINE_STYLES.values()), *found]
+    named = {label: found[label] for label in sorted(found, key=order.index)}
+    empty = [axes for axes in grid.flat if not axes.axison]
+    if len(named) > 1:
+        axes, place = (empty[0], "center") if empty else (grid.flat[0], "best")
+        axes.legend(named.values(), named.keys(), loc=place, handlelength=3.2)
+
+
+def _run_panels(
+    panels: Sequence[tuple[str, Mapping[str, Sequence[Sequence[tuple[float, float]]]]]],
+    label: str,
+    across: str,
+    skip: int,
+) -> tuple[Figure, np.ndarray]:
+    titles = [f"{title} (n = {_numbers(lines)})" for title, lines in panels]
+    figure, grid = _grid(titles, label, across)
+    for axes, (_, lines) in zip(grid.flat, panels, strict=False):
+        for name, runs in lines.items():
+            _draw_runs(axes, name, runs)
+        later = [value for runs in lines.values() for run in runs for _, value in run[skip:]]
+        if skip and later:
+            axes.set_ylim(bottom=min(later) - max(0.05 * (max(later) - min(later)), 0.01))
+    _shared_legend(grid)
+    return figure, grid
+
+
+def _numbers(lines: Mapping[str, Sequence]) -> str:
+    return " and ".join(dict.fromkeys(str(len(runs)) for runs in lines.values()))
+
+
+def _draw_runs(axes: Axes, name: str, runs: Sequence[Sequence[tuple[float, float]]]) -> None:
+    """Draw a single run, or each run thin and their mean thick as far as all of them go."""
+    style = line_style(name)
+    for run in runs if len(runs) > 1 else ():
+        axes.plot(*np.transpose(run), style.line, color=style.colour, linewidth=0.5, alpha=0.5)
     shortest = min(map(len, runs))
-    mean = np.mean([run[:shortest] for run in runs], axis=0)
+    middle = np.mean([run[:shortest] for run in runs], axis=0)
     every = max(1, shortest // 12)
-    axes.plot(*mean.T, this.line, marker=this.marker, markevery=every, color=this.colour, label=this.label)
+    width = 1.4 if len(runs) > 1 else 0.9
+    axes.plot(
+        *middle.T,
+        style.line,
+        marker=style.marker,
+        markevery=every,
+        markersize=5 if len(runs) > 1 else 4,
+        linewidth=width,
+        color=style.colour,
+        label=style.label,
+    )

@@ -1,4 +1,4 @@
-"""Figures 9 and A.1 to A.3: the images that a network or a vote got wrong, and what it took them for."""
+"""Figures 9 and A.1 to A.3: misclassified images, and the confusion matrix."""
 
 import math
 from collections.abc import Sequence
@@ -11,21 +11,26 @@ from torch import Tensor
 
 from maxmincaps.analysis.responses import confusion as counts_of_confusion
 from maxmincaps.analysis.responses import misclassified as rows_of_mistakes
-from maxmincaps.report.style import FULL_WIDTH, INK, PAPER, look, styled
+from maxmincaps.report.style import FULL_WIDTH, INK, PAPER, line_style, styled
 from maxmincaps.training.responses import Responses
 
 COLUMNS = 10
 MOST_SHOWN = 40
-"""More images than this are counted, not drawn: nobody looks at them one by one."""
+"""More images than this are counted, not drawn."""
 
 
 @styled
 def misclassified(found: Responses, images: UInt8[Tensor, "image channel height width"]) -> Figure:
-    """Draw the misclassified ones of all test images; above each its index, the prediction and the true label."""
+    """Draw misclassified test images; above each its index, the prediction and the true label.
+
+    Args:
+        found: Responses to all test images.
+        images: All test images, uint8.
+    """
     wrong = rows_of_mistakes(found)
     shown = wrong[:MOST_SHOWN]
     if not shown:
-        return _nothing_wrong()
+        return _no_mistakes()
     title = (
         "#{image}\n{prediction} (true {label})"
         if _are_short(found.classes)
@@ -40,9 +45,9 @@ def misclassified(found: Responses, images: UInt8[Tensor, "image channel height 
     for axes in grid.flat:
         axes.set_axis_off()
     for axes, mistake in zip(grid.flat, shown, strict=False):
-        names = {name: found.classes[mistake[name]] for name in ("prediction", "label")}
-        axes.imshow(_pixels(images[mistake["image"]]), cmap="gray_r", vmin=0, vmax=255)
-        axes.set_title(title.format(image=mistake["image"], **names), fontsize=6, linespacing=1.2, pad=2)
+        names = {name: found.classes[getattr(mistake, name)] for name in ("prediction", "label")}
+        axes.imshow(_pixels(images[mistake.image]), cmap="gray_r", vmin=0, vmax=255)
+        axes.set_title(title.format(image=mistake.image, **names), fontsize=6, linespacing=1.2, pad=2)
     if left_out:
         figure.suptitle(f"the first {len(shown)} of {len(wrong):,}", fontsize=7)
     return figure
@@ -50,8 +55,8 @@ def misclassified(found: Responses, images: UInt8[Tensor, "image channel height 
 
 @styled
 def confusion(found: Responses, normalization: str = "max-min") -> Figure:
-    """Draw how often each true class was taken for each class. Shades are of the errors alone."""
-    counts, classes, colour = counts_of_confusion(found), found.classes, look(normalization).colour
+    """Draw how often each true class is classified as each class. Only errors are shaded."""
+    counts, classes, colour = counts_of_confusion(found), found.classes, line_style(normalization).colour
     size = min(FULL_WIDTH, max(3.6, 1.4 + 0.36 * len(classes)))
     figure = Figure(figsize=(size, size * 0.92))
     axes = figure.subplots()
@@ -86,11 +91,11 @@ def _are_short(classes: Sequence[str]) -> bool:
 
 
 def _pixels(image: UInt8[Tensor, "channel height width"]) -> np.ndarray:
-    """Give what matplotlib draws: rows × columns for grey, rows × columns × 3 for colour."""
+    """Return (height, width) for grey images and (height, width, 3) for colour."""
     return (image[0] if len(image) == 1 else image.permute(1, 2, 0)).numpy()
 
 
-def _nothing_wrong() -> Figure:
+def _no_mistakes() -> Figure:
     figure = Figure(figsize=(FULL_WIDTH, 0.6))
     axes = figure.subplots()
     axes.set_axis_off()

@@ -1,19 +1,16 @@
-"""Table 3 and figure 10: what people and the network say of the same image."""
+"""Table 3 and figure 10: people and networks on the same images."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from maxmincaps.analysis.poll import Poll, Question
-from maxmincaps.analysis.poll_results import agreement, paper_rows
+from maxmincaps.analysis.poll import Poll, Question, Side
+from maxmincaps.analysis.poll_results import PollRow, agreement, paper_rows
 from maxmincaps.analysis.poll_results import table_3 as rows_of_poll
-from maxmincaps.report.cells import DAGGER
-from maxmincaps.report.selection import NOT_PAPER
-from maxmincaps.report.style import FULL_WIDTH, LOOKS, letters, panel_title, styled
-from maxmincaps.report.table import Table
+from maxmincaps.report.style import FULL_WIDTH, LINE_STYLES, letters, panel_title, styled
+from maxmincaps.report.table import DAGGER, NOT_PAPER, Table
 from maxmincaps.studies.study import title_of
 from maxmincaps.training.responses import Responses
 from maxmincaps.wording import pluralize
@@ -21,23 +18,23 @@ from maxmincaps.wording import pluralize
 PEOPLE = "#6b7280"
 
 
-Row = dict[str, Any]
-
-
 def table_3(asked: Poll | None, voted: Responses | None = None, below_paper: bool = True) -> Table:
-    """Compare people and networks: the paper's six images and those of our poll, or our networks on the paper's six.
+    """Return Table 3: the paper's six images, and those of our poll or our networks on the paper's six.
 
-    `voted` has the answers of our three networks to MNIST's test images.
+    Args:
+        asked: Answers of people, if there are any.
+        voted: Joint responses of our three networks to MNIST's test images.
+        below_paper: Whether our networks were trained with another budget than the paper's.
     """
     mark = DAGGER if below_paper else ""
     paper = [("the paper's", row, "") for row in paper_rows()]
     ours = []
     if asked:
-        # An image's number means nothing without its dataset, and the paper's six are of MNIST.
+        # The paper's six images are of MNIST; others are named with their dataset.
         whose = "ours" if asked.dataset == "mnist" else f"ours, {title_of(asked.dataset)}"
         ours = [(whose, row, mark) for row in rows_of_poll(asked)]
     elif voted:
-        ours = [(_told(row, voted), _by_our_networks(row, voted), mark) for row in paper_rows()]
+        ours = [(_whose(row, voted), _by_our_networks(row, voted), mark) for row in paper_rows()]
     return Table(
         name="table-3",
         caption="Table 3. People / networks on misclassified MNIST images: share of people, mean length.",
@@ -51,33 +48,41 @@ def table_3(asked: Poll | None, voted: Responses | None = None, below_paper: boo
     )
 
 
-def _poll_row(whose: str, row: Row, mark: str) -> tuple[str, ...]:
-    on_label, on_prediction = (
-        f"{'not asked' if row[f'people_on_{place}'] is None else format(row[f'people_on_{place}'], '.2f')} / "
-        f"{row[f'network_on_{place}']:.2f}{mark}"
-        for place in ("label", "prediction")
+def _poll_row(whose: str, row: PollRow, mark: str) -> tuple[str, ...]:
+    def both(people: float | None, network: float) -> str:
+        return f"{'not asked' if people is None else format(people, '.2f')} / {network:.2f}{mark}"
+
+    on_label = both(row.people_on_label, row.network_on_label)
+    on_prediction = both(row.people_on_prediction, row.network_on_prediction)
+    side = "not asked" if row.people_on_label is None and mark else str(row.people_agree_with)
+    return f"#{row.image}", whose, f"{row.label}", on_label, f"{row.prediction}", on_prediction, side
+
+
+def _whose(row: PollRow, voted: Responses) -> str:
+    """Return whose numbers these are, and which class our networks choose."""
+    return f"ours (no poll; the vote predicts {voted.predictions[row.image].item()})"
+
+
+def _by_our_networks(row: PollRow, voted: Responses) -> PollRow:
+    """Return the paper's row with the lengths of our networks, for the same image and classes, and no people."""
+    lengths = voted.lengths[row.image]
+    return row._replace(
+        network_on_label=lengths[row.label].item(),
+        network_on_prediction=lengths[row.prediction].item(),
+        people_on_label=None,
+        people_on_prediction=None,
+        people_agree_with=Side.NOBODY,
     )
-    label, prediction = f"{row['label']}", f"{row['prediction']}"
-    return f"#{row['image']}", whose, label, on_label, prediction, on_prediction, row["people_agree_with"]
-
-
-def _told(row: Row, voted: Responses) -> str:
-    """Say whose numbers stand beside the paper's two classes, and which class our networks choose."""
-    return f"ours (no poll; the vote says {voted.predictions[row['image']].item()})"
-
-
-def _by_our_networks(row: Row, voted: Responses) -> Row:
-    """Put our networks' lengths in the place of the paper's, for the same image and the same two classes."""
-    lengths = {place: voted.lengths[row["image"], row[place]].item() for place in ("label", "prediction")}
-    networks = {f"network_on_{place}": length for place, length in lengths.items()}
-    return {**row, **networks, "people_on_label": None, "people_on_prediction": None, "people_agree_with": "not asked"}
 
 
 @styled
 def human_or_network(examples: Sequence[tuple[str, Question]], classes: Sequence[str], models: int) -> Figure:
-    """Draw one bar chart an image: people beside the networks, class by class, and the image itself.
+    """Draw one bar chart per image: people beside the networks, class by class, and the image itself.
 
-    An example is a question of the poll and what it is an example of.
+    Args:
+        examples: Title and question of each chart.
+        classes: Names of the classes.
+        models: Number of networks whose mean length is drawn.
     """
     figure = Figure(figsize=(FULL_WIDTH * 0.75, 1.75 * len(examples) + 0.3))
     grid = figure.subplots(len(examples), 1, squeeze=False, sharey=True)[:, 0]
@@ -95,9 +100,11 @@ def human_or_network(examples: Sequence[tuple[str, Question]], classes: Sequence
 def _pair_of_bars(axes: Axes, question: Question, classes: Sequence[str]) -> None:
     places = np.arange(len(classes))
     axes.bar(places - 0.2, question.people, width=0.38, color=PEOPLE, hatch="////", edgecolor="white", label="people")
-    axes.bar(places + 0.2, question.network, width=0.38, color=LOOKS["max-min"].colour, linewidth=0, label="network")
+    axes.bar(
+        places + 0.2, question.network, width=0.38, color=LINE_STYLES["max-min"].colour, linewidth=0, label="network"
+    )
     axes.set_ylim(0, 1)
-    axes.set_ylabel("probability")
+    axes.set_ylabel("share of people,\ncapsule length")
     axes.set_xticks(places, classes)
     axes.get_xticklabels()[question.label].set(fontweight="bold")
     axes.grid(axis="y")

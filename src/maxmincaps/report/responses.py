@@ -1,4 +1,4 @@
-"""Figures 5 and 6: what the class capsules answer, image by image and class by class."""
+"""Figures 5 and 6: lengths of the class capsules, image by image and class by class."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -8,34 +8,47 @@ from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 
 from maxmincaps.analysis.responses import shown_images, tuning_of
-from maxmincaps.report.style import FAINT, FULL_WIDTH, INK, Look, letters, look, panel_title, shades, styled
+from maxmincaps.report.style import (
+    FAINT,
+    FULL_WIDTH,
+    INK,
+    LineStyle,
+    letters,
+    line_style,
+    panel_title,
+    shades,
+    styled,
+    text_colour_on,
+)
 from maxmincaps.training.responses import Responses
 
 Panels = Sequence[tuple[str, Mapping[str, Responses]]]
-"""A dataset's title, and the responses of a network of each normalization to its test images."""
+"""For each dataset, its title and the responses of one network per normalization to its test images."""
 LONGEST_NAME = 3
-"""Class names longer than this are written slanted."""
+"""Class names longer than style are written slanted."""
 MOST_IMAGES = 12
+MOST_NUMBERS = 12
+"""Classes beyond which the cells of the heat map have no numbers."""
 TALLEST = 0.86
-"""How much of its row a bar of length 1 takes."""
+"""Part of a row that a bar of length 1 takes."""
 
 
 @styled
 def outputs(panels: Panels) -> Figure:
-    """Draw the lengths of all class capsules for the first test image of each class; the true one's in full colour."""
+    """Draw the lengths of all class capsules for the first test image of each class; the true class in full colour."""
     count = max(len(shown_images(found.labels, len(found.classes))) for _, nets in panels for found in nets.values())
     figure, grid = _grid(panels, 0.95 + 0.25 * min(count, MOST_IMAGES))
-    for axes, letter, title, this, found in _each(panels, grid):
-        _output_rows(axes, this, found)
-        panel_title(axes, letter, f"{title}, {this.label}", this.colour)
+    for axes, letter, title, style, found in _each(panels, grid):
+        _output_rows(axes, style, found)
+        panel_title(axes, letter, f"{title}, {style.label}", style.colour)
     return figure
 
 
-def _output_rows(axes: Axes, this: Look, found: Responses) -> None:
+def _output_rows(axes: Axes, style: LineStyle, found: Responses) -> None:
     images = shown_images(found.labels, len(found.classes))[:MOST_IMAGES]
     places = np.arange(len(found.classes))
     for row, image in enumerate(images):
-        colours = [to_rgba(this.colour, 1.0 if place == found.labels[image] else 0.4) for place in places]
+        colours = [to_rgba(style.colour, 1.0 if place == found.labels[image] else 0.4) for place in places]
         axes.axhline(row, color=FAINT, linewidth=0.4)
         axes.bar(places, -TALLEST * found.lengths[image].numpy(), bottom=row, color=colours, width=0.72, linewidth=0)
     scale = len(places) - 0.45
@@ -52,31 +65,27 @@ def _output_rows(axes: Axes, this: Look, found: Responses) -> None:
 
 @styled
 def tuning(panels: Panels) -> Figure:
-    """Draw one tuning curve a true class: the mean length of every class capsule over its test images.
-
-    On each curve, the class's own capsule is marked larger.
-    """
-    figure, grid = _grid(panels, 2.4)
-    for axes, letter, title, this, found in _each(panels, grid):
-        _tuning_curves(axes, this, found)
-        panel_title(axes, letter, f"{title}, {this.label}", this.colour)
+    """Draw a heat map: the mean length of every class capsule (column) over the test images of each class (row)."""
+    figure, grid = _grid(panels, 3.2)
+    colours = shades(INK)
+    picture = None
+    for axes, letter, title, style, found in _each(panels, grid):
+        means = tuning_of(found).numpy()
+        picture = axes.imshow(means, cmap=colours, vmin=0, vmax=1, aspect="auto")
+        for (label, parent), mean in np.ndenumerate(means) if len(means) <= MOST_NUMBERS else ():
+            colour = text_colour_on(picture.to_rgba(mean))
+            axes.text(parent, label, f"{mean:.2f}"[-3:], ha="center", va="center", fontsize=5, color=colour)
+        panel_title(axes, letter, f"{title}, {style.label}", style.colour)
+        _class_ticks(axes, found.classes)
+        axes.set_yticks(np.arange(len(found.classes)), found.classes)
+        axes.tick_params(length=0)
+        axes.spines[:].set_visible(False)
+        axes.set_xlabel("class capsule")
     for line in grid:
-        line[0].set_ylabel("mean length")
+        line[0].set_ylabel("true class")
+    if picture is not None:
+        figure.colorbar(picture, ax=grid, shrink=0.6, label="mean length", pad=0.01)
     return figure
-
-
-def _tuning_curves(axes: Axes, this: Look, found: Responses) -> None:
-    places = np.arange(len(found.classes))
-    scale = shades(this.colour, lightest=0.45)
-    for label, means in enumerate(tuning_of(found).numpy()):
-        colour = scale(label / max(len(places) - 1, 1))
-        style = {"linestyle": this.line, "marker": this.marker, "color": colour}
-        axes.plot(places, means, clip_on=False, linewidth=0.9, markersize=3, **style)
-        axes.plot(label, means[label], clip_on=False, markersize=5.5, markeredgecolor=INK, markeredgewidth=0.6, **style)
-    axes.set_ylim(0, 1.05)
-    axes.grid(axis="y")
-    _class_ticks(axes, found.classes)
-    axes.set_xlabel("class capsule")
 
 
 def _grid(panels: Panels, height: float) -> tuple[Figure, np.ndarray]:
@@ -85,12 +94,12 @@ def _grid(panels: Panels, height: float) -> tuple[Figure, np.ndarray]:
     return figure, figure.subplots(len(panels), columns, squeeze=False, sharey="row")
 
 
-def _each(panels: Panels, grid: np.ndarray) -> Iterator[tuple[Axes, str, str, Look, Responses]]:
-    """Give axes, letter, title, look and responses of each panel, row by row; hide the axes that stay empty."""
+def _each(panels: Panels, grid: np.ndarray) -> Iterator[tuple[Axes, str, str, LineStyle, Responses]]:
+    """Yield axes, letter, title, style and responses of each panel, row by row; hide axes that stay empty."""
     names = letters()
     for (title, networks), line in zip(panels, grid, strict=True):
         for axes, (name, found) in zip(line, networks.items(), strict=False):
-            yield axes, next(names), title, look(name), found
+            yield axes, next(names), title, line_style(name), found
         for axes in line[len(networks) :]:
             axes.set_visible(False)
 

@@ -1,4 +1,4 @@
-"""Figures 2 to 4: how routing went for one training image."""
+"""Figures 2 to 4: how routing proceeds for one training image."""
 
 from collections.abc import Mapping, Sequence
 
@@ -6,55 +6,57 @@ import numpy as np
 from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
-from matplotlib.patches import Patch
 from matplotlib.ticker import LogLocator, MaxNLocator, MultipleLocator, NullLocator
 from torch import Tensor
 
 from maxmincaps.analysis.traces import Histogram, Trace, chosen_children
-from maxmincaps.errors import check_name
-from maxmincaps.report.style import FAINT, FULL_WIDTH, Look, letters, look, powers_of_ten, styled
+from maxmincaps.report.style import (
+    FAINT,
+    FULL_WIDTH,
+    INK,
+    LineStyle,
+    letters,
+    line_style,
+    powers_of_ten,
+    styled,
+)
 
-COLUMNS = ("true class", "all")
-SILENT = "#c9ced6"
-"""Children whose vote is zero."""
-QUANTITIES = {"logits": "logits $b_{ij}$", "couplings": "couplings $c_{ij}$"}
+QUANTITIES = {"logits": "logits $b_{ij}$", "couplings": "routing coefficients $c_{ij}$"}
 
 
 @styled
-def evolution(histograms: Mapping[str, Sequence[Histogram]], column: str = "true class") -> Figure:
-    """Draw histograms of logits and couplings: a row for each iteration, a pair of columns for each normalization.
+def evolution(histograms: Mapping[str, Sequence[Histogram]]) -> Figure:
+    """Draw histograms of all logits and all routing coefficients of the active capsules.
 
-    `column` takes the true class's column of each, as the paper's figures do, or all of them.
+    Args:
+        histograms: For each normalization, the panels of `traces.evolution`. One row of the figure is one iteration.
     """
-    check_name(column, COLUMNS, "column")
-    shown = {name: [panel for panel in panels if panel.column == column] for name, panels in histograms.items()}
+    shown = {name: [panel for panel in panels if panel.column == "all"] for name, panels in histograms.items()}
     rows = 1 + max(panel.iteration for panels in shown.values() for panel in panels)
-    most = max(panel.counts.max().item() for panels in shown.values() for panel in panels)
+    most = max(panel.voting.max().item() for panels in shown.values() for panel in panels)
     figure = Figure(figsize=(FULL_WIDTH, 0.75 + 1.1 * rows))
     for letter, part, name in zip(letters(), figure.subfigures(1, len(shown), squeeze=False)[0], shown, strict=False):
+        style = line_style(name)
         grid = part.subplots(rows, 2, squeeze=False, sharex="col", sharey=True)
-        part.suptitle(f"({letter}) {look(name).label}", color=look(name).colour, fontweight="bold", fontsize=9)
+        part.suptitle(f"({letter}) {style.label}", color=style.colour, fontweight="bold", fontsize=9)
         for panel in shown[name]:
             axes = grid[panel.iteration][list(QUANTITIES).index(panel.quantity)]
-            _histogram(axes, panel, look(name), most)
+            _histogram(axes, panel, style, most)
         for axes, words in zip(grid[-1], QUANTITIES.values(), strict=True):
             axes.set_xlabel(words, parse_math=True)
         for iteration, axes in enumerate(grid[:, 0]):
-            axes.set_ylabel(f"iteration {iteration + 1}\ncount")
-    silent = Patch(color=SILENT, label="children whose vote is zero")
-    beside_the_titles = "upper center" if len(shown) % 2 == 0 else "upper right"
-    figure.legend(handles=[silent], loc=beside_the_titles, borderaxespad=0, fontsize=7)
+            axes.set_ylabel("count")
+            axes.set_title(f"iteration {iteration + 1}", loc="left", fontsize=7, color=INK, pad=2)
     return figure
 
 
-def _histogram(axes: Axes, panel: Histogram, this: Look, most: float) -> None:
-    # An outline, too, as a bin of Softmax's couplings is narrower than a hair where the axis goes from 0 to 1.
-    for counts, colour in ((panel.counts, SILENT), (panel.voting, this.colour)):
-        shape = {"fill": True, "facecolor": colour, "edgecolor": colour, "linewidth": 0.8}
-        axes.stairs(counts.numpy(), panel.edges.numpy(), baseline=0.1, **shape)
+def _histogram(axes: Axes, panel: Histogram, style: LineStyle, most: float) -> None:
+    # The outline makes a bin visible that is narrower than a pixel.
+    shape = {"fill": True, "facecolor": style.colour, "edgecolor": style.colour, "linewidth": 0.8}
+    axes.stairs(panel.voting.numpy(), panel.edges.numpy(), baseline=0.1, **shape)
     axes.set_yscale("log")
     powers_of_ten(axes.yaxis)
-    axes.set_ylim(0.5, 2 * most)
+    axes.set_ylim(0.5, 2 * max(most, 1))
     axes.yaxis.set_major_locator(LogLocator(numticks=4))
     axes.yaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_locator(MaxNLocator(4))
@@ -67,39 +69,46 @@ def _histogram(axes: Axes, panel: Histogram, this: Look, most: float) -> None:
 
 @styled
 def rows(panels: Sequence[tuple[str, Mapping[str, Trace]]], children: int = 3) -> Figure:
-    """Draw the logits and couplings of a few children over the parents, at the last iteration.
+    """Draw logits and routing coefficients of a few lower-level capsules at the last iteration.
 
-    A panel is a dataset's title and a trace of each normalization. The true class's bar is in full colour.
+    Args:
+        panels: For each dataset, its title and one trace per normalization.
+        children: Capsules per panel. Logits have an axis of their own, as their ranges differ by orders of magnitude.
     """
     figure = Figure(figsize=(FULL_WIDTH, (0.8 + 0.75 * children) * len(panels)))
     names = letters()
     columns = max(len(traces) for _, traces in panels)
     for (title, traces), line in zip(panels, figure.subfigures(len(panels), columns, squeeze=False), strict=True):
         for part, (name, trace) in zip(line, traces.items(), strict=False):
-            words = f"({next(names)}) {title}, {look(name).label}"
-            part.suptitle(words, color=look(name).colour, fontweight="bold", fontsize=9)
-            _rows_of(part, look(name), trace, chosen_children(trace, children))
+            style = line_style(name)
+            words = f"({next(names)}) {title}, {style.label}"
+            part.suptitle(words, color=style.colour, fontweight="bold", fontsize=9)
+            _rows_of(part, style, trace, chosen_children(trace, children))
     return figure
 
 
-def _rows_of(part: SubFigure, this: Look, trace: Trace, children: Sequence[int]) -> None:
-    grid = part.subplots(len(children), 2, squeeze=False, sharex=True, sharey="col")
-    couplings = trace.couplings[-1, children]
+def _rows_of(part: SubFigure, style: LineStyle, trace: Trace, children: Sequence[int]) -> None:
+    grid = part.subplots(len(children), 2, squeeze=False, sharex=True)
+    coefficients = trace.couplings[-1, children]
     for line, child in zip(grid, children, strict=True):
-        _bars(line[0], trace.logits[-1, child], trace.label, this)
-        _bars(line[1], trace.couplings[-1, child], trace.label, this)
-        line[0].set_ylabel(f"child {child}")
-        line[1].set_ylim(min(0.0, couplings.min().item()), max(1.0, couplings.max().item()))
+        logits = trace.logits[-1, child]
+        _bars(line[0], logits, trace.label, style)
+        _bars(line[1], trace.couplings[-1, child], trace.label, style)
+        line[0].set_ylabel(f"capsule {child}")
+        span = logits.max().item() - logits.min().item()
+        place = {"transform": line[0].transAxes, "ha": "right", "va": "bottom", "fontsize": 6, "color": INK}
+        line[0].text(1.0, 1.0, f"range {span:.2g}", **place)
+        line[1].set_ylim(min(0.0, coefficients.min().item()), max(1.0, coefficients.max().item()))
         line[1].yaxis.set_major_locator(MaxNLocator(2))
     for axes, words in zip(grid[0], QUANTITIES.values(), strict=True):
-        axes.set_title(words, parse_math=True)
+        axes.set_title(words, parse_math=True, pad=9)
     for axes in grid[-1]:
-        axes.set_xlabel("parent")
+        axes.set_xlabel("parent (class)")
 
 
-def _bars(axes: Axes, values: Float[Tensor, "parent"], label: int, this: Look) -> None:
+def _bars(axes: Axes, values: Float[Tensor, "parent"], label: int, style: LineStyle) -> None:
     parents = np.arange(len(values))
-    drawn = axes.bar(parents, values.numpy(), color=this.colour, alpha=0.45, width=0.75, linewidth=0)
+    drawn = axes.bar(parents, values.numpy(), color=style.colour, alpha=0.45, width=0.75, linewidth=0)
     drawn[label].set_alpha(1.0)
     axes.axhline(0, color=FAINT, linewidth=0.5)
     axes.set_xticks(parents if len(parents) <= 10 else parents[:: len(parents) // 5])

@@ -1,4 +1,4 @@
-"""One quiet look for every figure: Max-Min is blue, solid, with triangles; Softmax is orange, dashed, with circles."""
+"""The style of all figures: Max-Min is blue, solid, with triangles; Softmax is orange, dashed, with circles."""
 
 import re
 import textwrap
@@ -9,7 +9,8 @@ from itertools import count
 from math import log10
 from pathlib import Path
 from string import ascii_lowercase
-from typing import ParamSpec
+from typing import Any, ParamSpec
+from zlib import crc32
 
 import matplotlib
 from matplotlib.axes import Axes
@@ -18,15 +19,14 @@ from matplotlib.colors import LinearSegmentedColormap, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import FuncFormatter
-from matplotlib.typing import ColorType
 
 INK = "#24292f"
-"""Text and axes. The page gives this colour its own value in the dark."""
+"""Text and axes. The page replaces this colour in dark mode."""
 FAINT = "#8b949e"
-"""What helps reading and is not the message: grids, notes, the paper's values."""
+"""Grids and notes."""
 PAPER = "#ffffff"
 PRINT = "#1b1f24"
-"""Dark letters on a coloured ground, which the page leaves dark."""
+"""Dark text on a coloured background, which is the same in dark mode."""
 PNG_DPI = 200
 FULL_WIDTH = 7.2
 """Inches: the width of a page's text."""
@@ -34,7 +34,7 @@ FULL_WIDTH = 7.2
 RULES = {
     "font.family": "DejaVu Sans",
     "font.size": 8,
-    "text.parse_math": False,  # a dollar in the name of a class is a dollar
+    "text.parse_math": False,  # class names may contain a dollar sign
     "axes.titlesize": 8.5,
     "axes.labelsize": 8,
     "xtick.labelsize": 7,
@@ -75,12 +75,12 @@ RULES = {
     "svg.hashsalt": "maxmincaps",
     "image.interpolation": "nearest",
 }
-"""Matplotlib's settings while one of our figures is drawn or written, and at no other time."""
+"""Matplotlib's settings while one of our figures is drawn or written."""
 
 
 @dataclass(frozen=True)
-class Look:
-    """How a normalization is named and drawn."""
+class LineStyle:
+    """Label, colour, line and marker of a normalization or of a line of a study."""
 
     label: str
     colour: str
@@ -88,31 +88,47 @@ class Look:
     marker: str
 
 
-LOOKS: dict[str, Look] = {
-    "softmax": Look("Softmax", "#d97706", "--", "o"),
-    "max-min": Look("Max-Min", "#0067a5", "-", "^"),
-    "winner-take-all": Look("Winner-take-all", "#00805f", "-.", "s"),
-    "sum": Look("Sum", "#6b6b6b", ":", "X"),
-    "centered-max-min": Look("Centered Max-Min", "#56a0d3", "-", "v"),
-    "z-score": Look("Z-score", "#a5518f", "-.", "D"),
-    "adjusted-log": Look("Adjusted log", "#7a6a00", "--", "P"),
-    "leaky-softmax": Look("Leaky Softmax", "#b3552e", ":", "h"),
-    "uniform": Look("Uniform", "#8b949e", ":", "."),
+LINE_STYLES: dict[str, LineStyle] = {
+    "softmax": LineStyle("Softmax", "#d97706", "--", "o"),
+    "max-min": LineStyle("Max-Min", "#0067a5", "-", "^"),
+    "winner-take-all": LineStyle("Winner-take-all", "#00805f", "-.", "s"),
+    "sum": LineStyle("Sum", "#6b6b6b", ":", "X"),
+    "centered-max-min": LineStyle("Centered Max-Min", "#56a0d3", "-", "v"),
+    "z-score": LineStyle("Z-score", "#a5518f", "-.", "D"),
+    "adjusted-log": LineStyle("Adjusted log", "#7a6a00", "--", "P"),
+    "leaky-softmax": LineStyle("Leaky Softmax", "#b3552e", ":", "h"),
+    "uniform": LineStyle("Uniform", "#8b949e", ":", "."),
 }
 """Colours that stay apart for colour-blind readers; line and marker tell them apart in grey too."""
+FURTHER_STYLES = (
+    ("#57606a", "-", "d"),
+    ("#8250df", "--", "p"),
+    ("#1a7f37", "-.", "*"),
+    ("#9a6700", ":", "<"),
+    ("#bf3989", "-", ">"),
+)
+"""Colour, line and marker for names that are not in `LINE_STYLES`."""
 
-PAGE_COLOURS = {"ink": INK, "faint": FAINT, "softmax": LOOKS["softmax"].colour, "max-min": LOOKS["max-min"].colour}
-"""What the page may show in another shade, in the dark, by the name of its variable."""
+PAGE_COLOURS = {
+    "ink": INK,
+    "faint": FAINT,
+    "softmax": LINE_STYLES["softmax"].colour,
+    "max-min": LINE_STYLES["max-min"].colour,
+}
+"""Colours that the page replaces in dark mode, by the name of their CSS variable."""
 Arguments = ParamSpec("Arguments")
 
 
-def look(normalization: str) -> Look:
-    """Give a normalization's look; one that a user added is grey, under its own name."""
-    return LOOKS.get(normalization, Look(normalization, "#57606a", "-", "d"))
+def line_style(name: str) -> LineStyle:
+    """Return the style of a normalization. Any other name gets one of five further styles, the same one each time."""
+    if name in LINE_STYLES:
+        return LINE_STYLES[name]
+    colour, line, marker = FURTHER_STYLES[crc32(name.encode("utf-8", "replace")) % len(FURTHER_STYLES)]
+    return LineStyle(name, colour, line, marker)
 
 
 def styled(draw: Callable[Arguments, Figure]) -> Callable[Arguments, Figure]:
-    """Draw under our settings, and leave those of the process alone."""
+    """Decorate a drawing function so that it uses `RULES` and leaves matplotlib's settings unchanged."""
 
     @wraps(draw)
     def drawn(*arguments: Arguments.args, **settings: Arguments.kwargs) -> Figure:
@@ -123,24 +139,24 @@ def styled(draw: Callable[Arguments, Figure]) -> Callable[Arguments, Figure]:
 
 
 def shades(colour: str, lightest: float = 0.0) -> LinearSegmentedColormap:
-    """Give the scale from white (or a tint of the colour) to the colour."""
+    """Return a colour map from white (or a tint of the colour) to the colour."""
     tint = tuple(1 - lightest * (1 - part) for part in to_rgb(colour))
     return LinearSegmentedColormap.from_list(f"shades of {colour}", [tint, colour])
 
 
-def ink_on(ground: ColorType) -> str:
-    """Choose dark or white letters, whichever stand out more on a ground that is the same by day and in the dark."""
-    return max((PAPER, PRINT), key=lambda ink: abs(log10((_light(ink) + 0.05) / (_light(ground) + 0.05))))
+def text_colour_on(background: Any) -> str:
+    """Return dark or white, whichever has more contrast with a background."""
+    return max((PAPER, PRINT), key=lambda ink: abs(log10((_luminance(ink) + 0.05) / (_luminance(background) + 0.05))))
 
 
-def _light(colour: ColorType) -> float:
-    """Give a colour's relative luminance, by which WCAG 2 defines contrast."""
+def _luminance(colour: Any) -> float:
+    """Return the relative luminance of a colour (WCAG 2)."""
     linear = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in to_rgb(colour))
     return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
 
 
 def letters() -> Iterator[str]:
-    """Name panels without end: a … z, aa … zz."""
+    """Yield the letters of panels: a to z, aa to zz, and so on."""
     return (letter * times for times in count(1) for letter in ascii_lowercase)
 
 
@@ -150,7 +166,7 @@ def panel_title(axes: Axes, letter: str, words: str, colour: str = INK) -> None:
 
 
 def powers_of_ten(axis: Axis) -> None:
-    """Write the ticks of a logarithmic axis as 10³, in plain letters."""
+    """Format the ticks of a logarithmic axis as 10³."""
     axis.set_major_formatter(FuncFormatter(lambda value, _: "10" + _raised(value)))
 
 
@@ -159,7 +175,7 @@ def _raised(value: float) -> str:
 
 
 def footnote(figure: Figure, words: str) -> None:
-    """Write a note under a finished figure, so that it goes wherever the figure goes."""
+    """Add a note below a finished figure, which grows by the height of the note."""
     lines = textwrap.wrap(words, width=int(19 * figure.get_figwidth()))
     before = figure.get_figheight()
     after = before + 0.14 * len(lines) + 0.06
@@ -172,18 +188,18 @@ def footnote(figure: Figure, words: str) -> None:
 
 
 def save(figure: Figure, folder: Path, name: str) -> tuple[Path, Path]:
-    """Write the figure as PNG and as SVG, the same bytes for the same figure; give both paths."""
+    """Write a figure as PNG and SVG and return both paths. The same figure gives the same bytes."""
     folder.mkdir(parents=True, exist_ok=True)
     png, vector = folder / f"{name}.png", folder / f"{name}.svg"
     with matplotlib.rc_context(RULES):
         figure.savefig(png, dpi=PNG_DPI, metadata={"Software": None})
-        figure.set_layout_engine("none")  # everything has its place now
+        figure.set_layout_engine("none")  # positions are final
         figure.savefig(vector, metadata={"Date": None, "Creator": None})
     return png, vector
 
 
 def for_page(text: str, prefix: str) -> str:
-    """Fit an SVG file's text into a page: no background, the page's own ink, and names that no other figure has."""
+    """Prepare the text of an SVG file for the page: transparent, with CSS colours and ids that start with `prefix`."""
     text = re.sub(r"<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.DOTALL)
     head, _, rest = text.partition(">")
     sizes = dict(re.findall(r'(width|viewBox)="([^"]*)"', head))

@@ -122,7 +122,7 @@ def budget_in_words(row: RunSummary) -> str:
     if row.recipe.validation:
         words.append(f"best epoch by {row.recipe.validation:,} held-out training images")
     if not has_papers_network(row):
-        words.append("not the paper's network")
+        words.append(network_in_words(row))
     if "bf16" in (row.precisions or ""):
         words.append(f"products in {row.precisions}")
     if row.regenerated:
@@ -149,6 +149,14 @@ def how_many(rows: Sequence[RunSummary]) -> str:
     states = Counter(row.status for row in rows)
     others = ", ".join(f"{states[state]} {state}" for state in ("diverged", "unfinished") if states[state])
     return f"{states['complete']}" + (f" and {others}" if others else "")
+
+
+def network_in_words(run: RunSummary) -> str:
+    """Return the size of a network that is not the paper's: a quarter of its kernels and capsule types, or another."""
+    paper_types = 32 if run.data.image_shape[0] == 1 else 64
+    types = run.recipe.types or paper_types
+    quarter = (4 * run.recipe.conv_channels, 4 * types) == (Recipe().conv_channels, paper_types)
+    return "quarter-size network" if quarter else "not the paper's network"
 
 
 def has_papers_network(row: RunSummary) -> bool:

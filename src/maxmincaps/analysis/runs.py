@@ -1,0 +1,214 @@
+"""Many runs as one table: filtering, matched pairs, and means with confidence intervals."""
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple, TypeVar
+
+from scipy.special import stdtrit
+
+from maxmincaps.studies.study import PAPER_SCALE, Study
+from maxmincaps.studies.table import has_papers_budget, has_papers_network, shown_rows
+from maxmincaps.training.run import RunSummary
+
+Value = TypeVar("Value")
+Key = TypeVar("Key", bound=Hashable)
+Measure = Callable[[RunSummary], float | None]
+"""Returns a number of a complete run, or None if the run folder does not hold what it is measured from."""
+CONFIDENCE = 0.95
+POWER = 0.8
+"""Probability with which `Interval.detectable` would have been found."""
+
+
+@dataclass(frozen=True)
+class Interval:
+    """Mean over runs or pairs, with Student's 95 % confidence interval.
+
+    Args:
+        mean: Arithmetic mean.
+        sd: Sample standard deviation (n - 1). None for a single value.
+        n: Number of values.
+        low: Lower end of the interval. None for a single value.
+        high: Upper end of the interval. None for a single value.
+    """
+
+    mean: float
+    sd: float | None
+    n: int
+    low: float | None
+    high: float | None
+
+    @property
+    def detectable(self) -> float | None:
+        """Smallest true distance from the bound that n values with this spread show in 80 of 100 repetitions."""
+        if self.sd is None:
+            return None
+        quantiles = stdtrit(self.n - 1, (1 + CONFIDENCE) / 2) + stdtrit(self.n - 1, POWER)
+        return float(quantiles) * self.sd / math.sqrt(self.n)
+
+
+def interval(values: Iterable[float]) -> Interval | None:
+    """Return mean, standard deviation and 95 % interval of some values, or None if there are none."""
+    found = list(values)
+    if not found:
+        return None
+    mean, n = math.fsum(found) / len(found), len(found)
+    if n == 1:
+        return Interval(mean, None, 1, None, None)
+    sd = math.sqrt(math.fsum((value - mean) ** 2 for value in found) / (n - 1))
+    half = float(stdtrit(n - 1, (1 + CONFIDENCE) / 2)) * sd / math.sqrt(n)
+    return Interval(mean, sd, n, mean - half, mean + half)
+
+
+class PairKey(NamedTuple):
+    """What two runs of a matched pair have in common: dataset, place on the axis, seed, budget and images."""
+
+    dataset: str
+    value: float | None
+    seed: int
+    scale: str
+    precisions: str
+    regenerated: bool
+
+    @classmethod
+    def of(cls, run: RunSummary) -> "PairKey":
+        """Return the key of the pair that a run belongs to."""
+        return cls(run.recipe.dataset, run.value, run.recipe.seed, run.scale, run.precisions, run.regenerated)
+
+
+@dataclass(frozen=True)
+class RunTable(Sequence[RunSummary]):
+    """An immutable sequence of runs that can be filtered, grouped and paired.
+
+    Args:
+        runs: The runs, diverged and unfinished ones included.
+        study: The study whose lines the runs stand on, if there is one.
+    """
+
+    runs: tuple[RunSummary, ...] = ()
+    study: Study | None = None
+
+    def __len__(self) -> int:
+        """Return the number of runs."""
+        return len(self.runs)
+
+    def __getitem__(self, index: Any) -> Any:
+        """Return one run, or a list of runs for a slice."""
+        return self.runs[index]
+
+    def __iter__(self) -> Iterator[RunSummary]:
+        """Iterate over the runs."""
+        return iter(self.runs)
+
+    def filter(self, condition: Callable[[RunSummary], bool]) -> "RunTable":
+        """Return the runs that fulfil a condition."""
+        return replace(self, runs=tuple(run for run in self.runs if condition(run)))
+
+    def where(self, **wanted: Any) -> "RunTable":
+        """Return the runs with these settings, or these values of `line`, `value`, `scale` and `study`."""
+        return self.filter(lambda run: all(run.get(name) == value for name, value in wanted.items()))
+
+    def of(self, dataset: str, line: str, value: float | None = None) -> "RunTable":
+        """Return the runs of one line of the study, or of one point of its curve."""
+        return self.where(dataset=dataset, line=line, value=value)
+
+    def by(self, key: Callable[[RunSummary], Key]) -> "dict[Key, RunTable]":
+        """Group the runs by a key, in order of first appearance."""
+        groups: dict[Key, list[RunSummary]] = defaultdict(list)
+        for run in self.runs:
+            groups[key(run)].append(run)
+        return {found: replace(self, runs=tuple(own)) for found, own in groups.items()}
+
+    @cached_property
+    def complete(self) -> "RunTable":
+        """The runs that ended with a result."""
+        return self.filter(lambda run: run.complete)
+
+    @cached_property
+    def diverged(self) -> "RunTable":
+        """The runs that ended without a result, as their loss was not finite."""
+        return self.filter(lambda run: run.status == "diverged")
+
+    @cached_property
+    def datasets(self) -> tuple[str, ...]:
+        """The datasets of the runs, in order of first appearance."""
+        return tuple(dict.fromkeys(run.recipe.dataset for run in self.runs))
+
+    @cached_property
+    def scales(self) -> tuple[str, ...]:
+        """The scales of the study that the runs belong to."""
+        return tuple(dict.fromkeys(run.scale for run in self.runs))
+
+    def measured(self, measure: Callable[[RunSummary], Value | None]) -> dict[RunSummary, Value]:
+        """Return the measure of each complete run that has it."""
+        return {run: value for run in self.complete if (value := measure(run)) is not None}
+
+    def mean(self, measure: Measure) -> Interval | None:
+        """Return mean and interval of a measure over the complete runs."""
+        return interval(self.measured(measure).values())
+
+    def pairs(
+        self, measure: Callable[[RunSummary], Value | None], first: str, second: str
+    ) -> dict[PairKey, tuple[Value, Value]]:
+        """Return the measure of both runs of every matched pair of two lines.
+
+        A run whose partner diverged, is unfinished or lacks the measure has no pair.
+        """
+        sides: dict[str, dict[PairKey, Value]] = {first: {}, second: {}}
+        for run, value in self.measured(measure).items():
+            if run.line in sides:
+                sides[run.line][PairKey.of(run)] = value
+        return {key: (one, sides[second][key]) for key, one in sides[first].items() if key in sides[second]}
+
+    def differences(self, measure: Measure, first: str, second: str) -> list[float]:
+        """Return `first - second` of a measure for every matched pair."""
+        return [one - other for one, other in self.pairs(measure, first, second).values()]
+
+    def curves(self, measure: Measure, line: str) -> dict[PairKey, dict[float, float]]:
+        """Return the measure by place on the axis, for each dataset and seed that has every place of the study.
+
+        A seed that lacks a place would be compared with others over another range, so it is left out.
+        """
+        found: dict[PairKey, dict[float, float]] = defaultdict(dict)
+        for run, value in self.where(line=line).measured(measure).items():
+            found[PairKey.of(run)._replace(value=None)][run.value or 0.0] = value
+        return {key: points for key, points in found.items() if points.keys() >= self._planned(key, line)}
+
+    def _planned(self, key: PairKey, line: str) -> set[float]:
+        """Return the places on the axis that the study plans for a line on a dataset."""
+        entries = self.study.entries(key.scale, seeds=1) if self.study else []
+        here = (entry.line for entry in entries if entry.recipe.dataset == key.dataset)
+        return {place.value or 0.0 for place in here if place.label == line}
+
+    def at_paper(self, dataset: str | None = None) -> bool:
+        """Return whether these runs are all that the paper has of their lines, with its budget."""
+        runs = self.runs if dataset is None else self.where(dataset=dataset).runs
+        return bool(runs) and self.study is not None and has_papers_budget(self.study, runs)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What to know of the scales that the runs belong to."""
+        if self.study is None:
+            return ()
+        notes = (self.study.borrows or self.study).notes
+        return tuple(f"Scale {name}: {notes[name]}." for name in self.scales if name in notes)
+
+
+def study_runs(study: Study, runs: Sequence[RunSummary]) -> RunTable:
+    """Return the runs of a study that count, each dataset at one scale; the paper's network is preferred."""
+    return RunTable(tuple(shown_rows(study, runs)), study)
+
+
+def study_runs_by_network(study: Study, runs: Sequence[RunSummary]) -> list[RunTable]:
+    """Return the runs of a study with the paper's network, and those with a smaller one, if there are any."""
+    paper = [run for run in runs if run.images is not None and has_papers_network(run)]
+    known = set(map(id, paper))
+    smaller = [run for run in runs if run.images is not None and id(run) not in known]
+    return [table for own in (paper, smaller) if (table := study_runs(study, own))]
+
+
+def is_at_paper_scale(runs: Iterable[RunSummary]) -> bool:
+    """Return whether all runs belong to the scale with the paper's budget."""
+    return all(run.scale == PAPER_SCALE for run in runs)

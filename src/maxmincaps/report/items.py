@@ -1,0 +1,228 @@
+"""What the page is made of: the runs of a folder, and the figures and tables drawn from them."""
+
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from shlex import quote
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from maxmincaps.analysis.poll import Poll
+from maxmincaps.analysis.runs import RunTable, study_runs_by_network
+from maxmincaps.recipe import IDENTITY, Recipe
+from maxmincaps.report.style import footnote
+from maxmincaps.report.table import NOT_PAPER, Table
+from maxmincaps.studies.study import DATASETS, PAPER_SCALE, Study, title_of
+from maxmincaps.studies.table import budgets_in_words, has_papers_network, seeds_among
+from maxmincaps.training.run import RunSummary
+
+IN_THE_PAPER = ("mnist", "cifar10")
+"""The datasets of figures 2 to 6."""
+COMPARED = ("softmax", "max-min")
+Networks = dict[str, dict[str, RunSummary]]
+"""For each dataset, one run of each normalization."""
+
+
+@dataclass(frozen=True)
+class PageItem:
+    """A figure or table of the page with its text.
+
+    Args:
+        name: Name of its files and its anchor.
+        title: Heading.
+        caption: Text below the heading.
+        content: The figure or table. None: there are no runs for it, or they cannot be drawn.
+        command: The command that prints the same, or trains what is missing. Empty: there is none.
+        budget: What the runs cost.
+        below_paper: Whether a number of the paper stands beside numbers that were made with another budget.
+    """
+
+    name: str
+    title: str
+    caption: str
+    content: Figure | Table | None
+    command: str = ""
+    budget: str = ""
+    below_paper: bool = False
+
+    @property
+    def has_text(self) -> bool:
+        """Whether the page shows more of it than its name in the list of what was not run."""
+        return self.content is not None or bool(self.caption)
+
+
+@dataclass(frozen=True)
+class ReportData:
+    """The runs of a folder, as figures and tables need them.
+
+    Args:
+        runs: Every run of the folder, each once.
+        studies: The studies that the report covers, by name.
+        poll: Answers of people about misclassified images, if there are any.
+        folder: The folder that the runs were read from.
+    """
+
+    runs: RunTable
+    studies: Mapping[str, Study]
+    poll: Poll | None = None
+    folder: Path = Path("runs")
+
+    def study(self, name: str) -> RunTable:
+        """Return the runs of a study with one size of network: the paper's if there are any."""
+        found = self.by_network(name)
+        return found[0] if found else RunTable((), self.studies[name])
+
+    def by_network(self, name: str) -> list[RunTable]:
+        """Return the runs of a study with the paper's network, and those with a smaller one."""
+        return study_runs_by_network(self.studies[name], self.runs) if name in self.studies else []
+
+    @cached_property
+    def networks(self) -> Networks:
+        """The runs that figures 1 to 6 look into: of the paper's two datasets, else of the first two there are."""
+        # A run may have been shared without the files that the figures are drawn from.
+        every = matched_networks(
+            self.runs.filter(lambda run: run.has("trace.safetensors") and run.has("lengths.safetensors"))
+        )
+        found = {name: pair for name, pair in every.items() if len(pair) == 2} or every
+        wanted = [name for name in IN_THE_PAPER if name in found]
+        others = [name for name in found if name not in wanted]
+        chosen = wanted if len(wanted) == 2 else [*wanted, *others][:2]
+        return {name: found[name] for name in chosen}
+
+    @cached_property
+    def file_names(self) -> dict[str, str]:
+        """A unique name for files of each dataset of `networks`: lower-case letters, digits and hyphens."""
+        names: dict[str, str] = {}
+        for number, dataset in enumerate(self.networks, 1):
+            name = re.sub(r"[^a-z0-9]+", "-", title_of(dataset).lower()).strip("-")
+            names[dataset] = f"{name}-{number}".strip("-") if name in ("", *names.values()) else name
+        return names
+
+    @cached_property
+    def outside_studies(self) -> RunTable:
+        """The runs that belong to no study."""
+        known = _fingerprints(self.studies.values(), seeds_among(self.runs))
+        return self.runs.filter(lambda run: run.fingerprint not in known)
+
+    @cached_property
+    def _paper_runs(self) -> set[str]:
+        return _fingerprints(self.studies.values(), seeds_among(self.runs), PAPER_SCALE)
+
+    def below_paper(self, runs: Iterable[RunSummary]) -> bool:
+        """Return whether any run has another budget than the paper's."""
+        return any(run.fingerprint not in self._paper_runs for run in runs)
+
+    def path(self, run: RunSummary) -> str:
+        """Return the path of a run folder from the current directory, quoted for a shell."""
+        return quote(os.path.relpath(run.folder))
+
+    def study_command(self, study: Study, scales: Iterable[str] = ()) -> str:
+        """Return the command that trains the runs of a study.
+
+        Args:
+            study: The study.
+            scales: The scales that are shown. Default: the cheapest scale with the paper's network.
+        """
+        names = study.scale_names()
+        cheapest = "small" if "small" in names else names[-1] if names else ""
+        where = quote(os.path.relpath(self.folder))
+        out = "" if where == "runs" else f" --out {where}"
+        chosen = [*dict.fromkeys(scales)] or [cheapest]
+        return " && ".join(
+            f"maxmincaps study run {study.name}" + (f" --scale {scale}" if scale else "") + out for scale in chosen
+        )
+
+    @property
+    def runs_command(self) -> str:
+        """The command that lists the runs of the folder."""
+        where = quote(os.path.relpath(self.folder))
+        return "maxmincaps runs" + ("" if where == "runs" else f" {where}")
+
+    def look_command(self, verb: str, runs: Iterable[RunSummary]) -> str:
+        """Return the commands that print the numbers of a figure, one for each run."""
+        return " && ".join(f"maxmincaps look {verb} {self.path(run)}" for run in runs)
+
+    def item(
+        self,
+        name: str,
+        title: str,
+        caption: str,
+        content: Figure | Table,
+        command: str,
+        runs: Sequence[RunSummary],
+        *,
+        paper_number: bool = False,
+    ) -> PageItem:
+        """Return a figure or table of some runs; a figure gets their budget as a footnote.
+
+        Args:
+            name: Name of its files.
+            title: Heading.
+            caption: Text below the heading.
+            content: The figure or table.
+            command: The command that prints or makes it.
+            runs: The runs that it shows.
+            paper_number: Whether a number of the paper stands beside ours.
+        """
+        below = paper_number and bool(runs) and self.below_paper(runs)
+        budget = budgets_in_words(runs)
+        if isinstance(content, Figure) and budget:
+            footnote(content, budget + (f" — {NOT_PAPER}" if below else ""))
+        return PageItem(name, title, caption, content, command, budget if isinstance(content, Figure) else "", below)
+
+    def not_run(self, name: str, title: str, study: str) -> PageItem:
+        """Return the entry of a figure without runs. The page lists all of them in one line."""
+        return PageItem(name, title, "", None, self.study_command(self.studies[study]))
+
+
+def matched_networks(runs: RunTable) -> Networks:
+    """Choose, for each dataset, a Softmax and a Max-Min run with otherwise equal settings.
+
+    Of several pairs the one that is nearest to the default recipe and was trained longest is chosen; where a dataset
+    has no pair, a single run. The paper's datasets come first, in the order of Table 1.
+    """
+    groups: dict[tuple[str, ...], dict[str, RunSummary]] = {}
+    for run in runs.complete:
+        if run.recipe.normalization in COMPARED:
+            groups.setdefault(settings_except(run, "normalization"), {})[run.recipe.normalization] = run
+    best: Networks = {}
+    for group in sorted(groups.values(), key=_preference, reverse=True):
+        dataset = next(iter(group.values())).recipe.dataset
+        best.setdefault(dataset, {name: group[name] for name in COMPARED if name in group})
+    order = [*DATASETS, *best]
+    return {dataset: best[dataset] for dataset in sorted(best, key=order.index)}
+
+
+def other_seeds(runs: RunTable, one: RunSummary) -> RunTable:
+    """Return the complete runs that differ from a run in the seed alone, that run included."""
+    return runs.complete.filter(lambda run: settings_except(run, "seed") == settings_except(one, "seed"))
+
+
+def settings_except(run: RunSummary, *names: str) -> tuple[str, ...]:
+    """Return all settings of a run but some, its precision, and whether its images are regenerated."""
+    settings = (str(getattr(run.recipe, name)) for name in IDENTITY if name not in names)
+    return (*settings, run.precisions, str(run.regenerated))
+
+
+def changed_settings(run: RunSummary) -> dict[str, Any]:
+    """Return the settings of a run that differ from the default recipe, other than dataset and budget."""
+    budget = {"dataset", "normalization", "seed", "epochs", "train_images", "test_images"}
+    default = Recipe().model_dump(mode="json", include=set(IDENTITY) - budget)
+    ours = run.recipe.model_dump(mode="json")
+    return {name: ours[name] for name, value in default.items() if ours[name] != value}
+
+
+def _preference(group: Mapping[str, RunSummary]) -> tuple[Any, ...]:
+    run = next(iter(group.values()))
+    trained = run.recipe.epochs * run.data.train_images
+    return len(group), has_papers_network(run), -len(changed_settings(run)), trained, -run.recipe.seed
+
+
+def _fingerprints(studies: Iterable[Study], seeds: int, only: str | None = None) -> set[str]:
+    """Return the fingerprints of every run of some studies, at all scales or at one."""
+    grids = (study.grid(scale, seeds) for study in studies for scale in study.scale_names() if scale == (only or scale))
+    return {recipe.fingerprint() for grid in grids for recipe in grid}
