@@ -30,7 +30,6 @@ PEERS = {
     "danielhavir/capsule-network": ("capsule-network", "model.py", "loss.py"),
     "XifengGuo/CapsNet-Pytorch": ("CapsNet-Pytorch", "capsulenet.py", "capsulenet.py"),
     "AleAyotte/FastCapsNet": ("FastCapsNet", "CapsNet.py", "CapsNet.py"),
-    "gram-ai/capsule-networks": ("capsule-networks", "capsule_network.py", "capsule_network.py"),
 }
 """Folder, file of the network and file of the loss."""
 OURS = {"maxmincaps, fp32": "ours", "maxmincaps, bf16": "ours, bf16"}
@@ -50,7 +49,6 @@ def definitions(path: Path) -> dict[str, Any]:
         or (isinstance(node, kept) and not any(word in ast.unparse(node) for word in NOT_INSTALLED))
     ]
     module = types.ModuleType(path.stem)
-    module.__dict__["Variable"] = torch.autograd.Variable  # one of them imports it in its training program
     exec(compile(tree, str(path), "exec"), module.__dict__)
     return vars(module)
 

@@ -29,7 +29,7 @@ from maxmincaps.capsules.shapes import Couplings, Images, Parts, Poses
 from maxmincaps.errors import InputError
 
 # The first steps of Adam move all weights of a sum the same way, so a sum moves the further the larger its fan-in is.
-# The multipliers shrink with the fan-in above these values; docs/initialisation.md says how they were chosen.
+# The multipliers shrink with the fan-in above these values; docs/training.md says how they were chosen.
 PRIMARY_FAN_IN, VOTE_FAN_IN = 160, 1000
 
 INITIAL_GAIN = 2.0

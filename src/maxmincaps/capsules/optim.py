@@ -10,7 +10,7 @@ from maxmincaps.errors import InputError, check_name
 
 
 class LayerRates(NamedTuple):
-    """A rule for initial values and learning rates; docs/initialisation.md has the measurements."""
+    """A rule for initial values and learning rates; docs/training.md has the measurements."""
 
     primary_fan_in: int
     """PrimaryCaps learns at the full rate up to this fan-in, and more slowly the larger its fan-in is."""
