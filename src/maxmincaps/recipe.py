@@ -396,6 +396,9 @@ def recipe_from(settings: Any, where: str) -> Recipe:
     """
     if not isinstance(settings, dict):
         raise InputError(f"{where}: a recipe is a table of settings, not {type(settings).__name__}")
+    for name, value in settings.items():
+        if isinstance(value, str) and value.encode(errors="replace").decode() != value:
+            raise InputError(f"{where}: {name}: expected text that can be written as UTF-8, found {value!r:.100}")
     try:
         return Recipe(**_with_new_names(settings))
     except InputError as error:

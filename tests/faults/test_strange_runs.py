@@ -8,7 +8,7 @@ import pytest
 from safetensors.torch import load as loaded
 from safetensors.torch import save
 
-from maxmincaps import CapsNet, Recipe, Run, fit, load_network
+from maxmincaps import CapsNet, InputError, Recipe, Run, fit, load_network
 from maxmincaps.analysis import responses as answers
 from maxmincaps.analysis import traces
 from maxmincaps.analysis.vote import vote
@@ -202,3 +202,29 @@ def test_recipes_are_read_or_refused(recipe, readings, tmp_path, scale, tally):
 
             readings.read(read, path.name, f"{suffix} {what}")
     readings.conclude(tally, "recipes")
+
+
+def test_a_query_reads_no_file_not_even_below_the_temporary_folder(run, tmp_path, monkeypatch):
+    from maxmincaps.studies.query import query
+
+    monkeypatch.chdir(tmp_path)
+    for folder in (tmp_path, tmp_path / ".tmp"):
+        folder.mkdir(exist_ok=True)
+        (folder / "secret.csv").write_text("name\nsecret\n")
+        path = (folder / "secret.csv").relative_to(tmp_path)
+        for name in (path, path.resolve()):
+            with pytest.raises(InputError, match="--sql"):
+                query(run.parent, f"select * from read_csv('{name}')")
+
+
+@pytest.mark.parametrize("name", ["recipe.json", "data.json", "result.json"])
+def test_a_lone_surrogate_in_one_run_does_not_spoil_a_query_over_all(run, tmp_path, name):
+    from maxmincaps.studies.query import query
+
+    runs = tmp_path / "runs"
+    for copy in ("good", "strange"):
+        shutil.copytree(run, runs / copy)
+    values = json.loads((runs / "strange" / name).read_text())
+    key = {"recipe.json": "dataset", "data.json": "name", "result.json": "best_chosen_by"}[name]
+    (runs / "strange" / name).write_text(json.dumps({**values, key: "\ud800"}))
+    assert query(runs, "select count(*) from runs").rows == [(1,)]

@@ -55,6 +55,7 @@ def query(folder: Path | str, sql: str) -> Answer:
         for name, rows in tables(folder).items():
             _fill(connection, name, rows)
         # After this neither files nor the network can be reached, and no statement can change that.
+        connection.execute("SET temp_directory = ''")  # otherwise files below ./.tmp could still be read
         connection.execute("SET enable_external_access = false")
         connection.execute("SET lock_configuration = true")
         found = connection.execute(sql)
