@@ -4,7 +4,7 @@ import pytest
 import torch
 from jaxtyping import TypeCheckError
 
-from maxmincaps import CapsNet, capsule_loss, margin_loss, squash
+from maxmincaps import NORMALIZATIONS, CapsNet, capsule_loss, margin_loss, squash
 from maxmincaps.capsules.decoder import keep_only
 from maxmincaps.capsules.layers import PrimaryCapsules
 from maxmincaps.errors import InputError
@@ -192,3 +192,8 @@ def test_routing_keeps_the_weights_precision_under_autocast(images, settings):
 def test_wrong_images_are_refused_with_what_was_expected_and_found(images):
     with pytest.raises(InputError, match=r"CapsNet: expected .*\(batch, 1, 28, 28\), found \(3, 3, 28, 28\)"):
         CapsNet(**TINY)(images.expand(-1, 3, -1, -1))
+
+
+@pytest.mark.parametrize("name", NORMALIZATIONS)
+def test_a_network_of_one_class_gives_finite_lengths(images, name):
+    assert CapsNet(classes=1, normalization=name, **TINY)(images).lengths.isfinite().all()

@@ -210,7 +210,7 @@ class RoutedCapsules(ScaledWeights):
 
     def _preference(self) -> float:
         """Return how much small logits shift the coefficients: their covariance, in standard deviations of logits."""
-        if self.iterations == 1:
+        if self.iterations == 1 or self.weights.shape[1] == 1:  # a lone parent has nothing to compete with
             return 0.0
         logits = 0.01 * self._typical_logits()
         centred = logits - logits.mean(dim=-1, keepdim=True)
