@@ -20,7 +20,7 @@ from maxmincaps import Recipe, fit
 from maxmincaps.analysis.poll import Question
 from maxmincaps.app import poll as poll_pages
 from maxmincaps.app.serve import Listener
-from maxmincaps.app.store import Asked, Store
+from maxmincaps.app.store import Questionnaire, Store
 from tests.conftest import TINY
 
 BROWSER = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
@@ -49,8 +49,8 @@ def question(number: int, label: int = 7, prediction: int = 1) -> Question:
     return Question(number, label, prediction, lengths, pixels, np.zeros(10, np.int64))
 
 
-def asked(images: int = 17) -> Asked:
-    return Asked("mnist", DIGITS, 3, [question(100 + number) for number in range(images)])
+def asked(images: int = 17) -> Questionnaire:
+    return Questionnaire("mnist", DIGITS, 3, [question(100 + number) for number in range(images)])
 
 
 @contextmanager
@@ -83,7 +83,7 @@ def poll(tmp_path):
     store = Store.create(tmp_path / "poll.sqlite", asked(5))
     with serving(poll_pages.poll_page(store)) as listener:
         yield store, listener
-    store.shut()
+    store.close()
 
 
 class Served:
@@ -108,7 +108,7 @@ class Served:
 
 
 def persist(ask):
-    """Ask again until there is an answer, as the page does; a server that never answers fails the test."""
+    """Retry until there is an answer, as the page does; a server that never answers fails the test."""
     given_up_at = time.monotonic() + 180
     while True:
         try:
@@ -126,7 +126,7 @@ class Visitor:
         self.port, self.cookie = port, cookie
 
     def ask(self, method: str, path: str, body: bytes | str | None = None, **headers: str):
-        """Give status and body, as JSON where it is JSON."""
+        """Return status and body, parsed if it is JSON."""
         sent = {name.replace("_", "-"): value for name, value in headers.items()}
         with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=600)) as connection:
             connection.request(method, path, body, {**({"cookie": self.cookie} if self.cookie else {}), **sent})

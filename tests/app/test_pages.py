@@ -44,7 +44,7 @@ def page(browser):
 
 
 def troubles(page):
-    """Give what went wrong on a page: errors, failures of the server, and paths of the machine in what it said."""
+    """Return what went wrong on a page: script errors, server errors, and paths of the machine in responses."""
     from playwright.sync_api import Error
 
     found = [*page.failures, *(f"{answer.status} {answer.url}" for answer in page.answers if answer.status >= 500)]
@@ -64,7 +64,7 @@ def opened(page, listener):
 
 
 def content(page, part):
-    """Give what a part of the page shows, without what Gradio keeps around it."""
+    """Return the HTML of a part of the page, without what Gradio adds around it."""
     return page.inner_html(f"#{part} .html-container")
 
 

@@ -12,8 +12,8 @@ from maxmincaps.analysis import poll as polls
 from maxmincaps.analysis import poll_results as results
 from maxmincaps.analysis.poll import CANNOT_TELL, Side
 from maxmincaps.analysis.vote import vote
-from maxmincaps.app.questions import questions_of
-from maxmincaps.app.store import Asked, ClosedError, Store
+from maxmincaps.app.questions import build_questionnaire
+from maxmincaps.app.store import ClosedError, Questionnaire, Store
 from maxmincaps.cli import main
 from maxmincaps.report.poll import table_3
 from maxmincaps.training.responses import responses
@@ -24,7 +24,7 @@ from tests.app.conftest import DIGITS, Visitor, asked, question
 def store(tmp_path):
     made = Store.create(tmp_path / "poll.sqlite", asked(5))
     yield made
-    made.shut()
+    made.close()
 
 
 def counts(path):
@@ -63,7 +63,7 @@ def test_everyone_has_an_order_of_their_own_that_stays(store, tmp_path):
     assert len({tuple(order) for order in orders}) > 5
     again = Store.existing(tmp_path / "poll.sqlite")
     assert [again.order(person) for person in people] == orders
-    again.shut()
+    again.close()
 
 
 def test_an_id_of_this_poll_is_known_after_a_restart_and_in_no_other_poll(store, tmp_path):
@@ -72,15 +72,15 @@ def test_an_id_of_this_poll_is_known_after_a_restart_and_in_no_other_poll(store,
     other = Store.create(tmp_path / "other.sqlite", asked(5))
     assert again.person(signed) == store.person(signed) != None  # noqa: E711
     assert other.person(signed) is None
-    again.shut()
-    other.shut()
+    again.close()
+    other.close()
 
 
 @given(signed=st.text(max_size=70))
 def test_a_forged_id_is_nobody(tmp_path_factory, signed):
     store = Store.create(tmp_path_factory.mktemp("forged") / "poll.sqlite", asked(1))
     assert store.person(signed) is None
-    store.shut()
+    store.close()
 
 
 def test_a_closed_poll_takes_nothing_until_it_is_opened_again(store, tmp_path):
@@ -100,7 +100,7 @@ def test_the_same_questions_continue_a_poll_and_others_do_not(store, tmp_path):
     store.answer(person, 0, 3)
     again = Store.create(tmp_path / "poll.sqlite", asked(5))
     assert again.answers_of(person) == {0: 3}
-    again.shut()
+    again.close()
     with pytest.raises(InputError, match="choose another --out"):
         Store.create(tmp_path / "poll.sqlite", asked(4))
 
@@ -126,7 +126,7 @@ def test_a_file_that_is_no_poll_is_left_alone_and_named(tmp_path):
 def test_a_damaged_file_is_read_or_refused_and_nothing_else(tmp_path_factory, places):
     path = tmp_path_factory.mktemp("damaged") / "poll.sqlite"
     store = Store.create(path, asked(2))
-    store.shut()
+    store.close()
     content = bytearray(path.read_bytes())
     for place, byte in places:
         content[int(place * len(content))] = byte
@@ -206,25 +206,25 @@ def test_a_full_disk_loses_no_answer_that_was_acknowledged_and_the_server_lives(
 
 
 def test_a_poll_asks_what_the_vote_gets_wrong_or_what_it_is_told_to(runs):
-    found = questions_of(runs)
+    found = build_questionnaire(runs)
     assert found.models == 2
     assert [one.image for one in found.questions] == vote([responses(run) for run in runs]).wrong.tolist()
     assert all(one.label != one.prediction for one in found.questions)
-    chosen = questions_of(runs[:1], [3, 1, 3])
+    chosen = build_questionnaire(runs[:1], [3, 1, 3])
     assert [one.image for one in chosen.questions] == [1, 3]
     assert chosen.questions[0].pixels.shape == (1, 28, 28)
     with pytest.raises(InputError, match="--images"):
-        questions_of(runs, [1000])
+        build_questionnaire(runs, [1000])
 
 
 def answered(path, answers):
     """Make a poll in which so many people chose so many classes, image by image."""
-    asked_of = Asked("mnist", DIGITS, 3, [question(100 + number) for number in range(len(answers))])
+    asked_of = Questionnaire("mnist", DIGITS, 3, [question(100 + number) for number in range(len(answers))])
     store = Store.create(path, asked_of)
     for number, chosen in enumerate(answers):
         for place, label in enumerate(chosen):
             store.answer(f"person {place}", number, label)
-    store.shut()
+    store.close()
     return polls.read(path)
 
 
@@ -255,7 +255,7 @@ def test_the_paper_s_six_rows_have_people_on_the_network_s_side():
 
 
 def test_a_poll_whose_questions_are_gone_is_refused_in_a_line(store, tmp_path, capsys):
-    store.shut()
+    store.close()
     with closing(sqlite3.connect(tmp_path / "poll.sqlite", isolation_level=None)) as connection:
         connection.execute("DELETE FROM question")
     with pytest.raises(SystemExit):
@@ -264,7 +264,7 @@ def test_a_poll_whose_questions_are_gone_is_refused_in_a_line(store, tmp_path, c
 
 
 def test_a_closed_poll_is_closed(command, store, tmp_path):
-    store.shut()
+    store.close()
     assert polls.read(tmp_path / "poll.sqlite").is_open
     assert command("poll", "close", tmp_path / "poll.sqlite")[0] == 0
     assert not polls.read(tmp_path / "poll.sqlite").is_open
@@ -295,7 +295,7 @@ def test_one_person_is_not_called_people_and_a_local_poll_is_not_to_be_sent(comm
     from maxmincaps.cli.poll import _invitation
 
     store.answer(store.person(store.new_person()), 0, 3)
-    store.shut()
+    store.close()
     said = command("poll", "status", tmp_path / "poll.sqlite")[1]
     assert "1 answer of 1 person" in " ".join(said.split())
     assert "send" not in _invitation("http://127.0.0.1:8000/", is_local=True)

@@ -37,7 +37,7 @@ def stored(path: Path) -> dict:
 @pytest.mark.parametrize("kills", [0, 2])
 def test_120_people_30_at_once_lose_no_answer_and_none_counts_twice(tmp_path, kills):
     path = tmp_path / "poll.sqlite"
-    Store.create(path, asked(IMAGES)).shut()
+    Store.create(path, asked(IMAGES)).close()
     served, acknowledged = Served("poll", "open", "--out", str(path)), {}
     try:
         with ThreadPoolExecutor(AT_ONCE) as pool:

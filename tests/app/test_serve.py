@@ -1,4 +1,4 @@
-"""The door of a page: who comes in, and how much they may bring."""
+"""Who can open a page, and how much a request may hold."""
 
 import http.client
 import socket
@@ -70,10 +70,10 @@ def test_an_address_that_was_sent_stays_good_after_the_poll_is_opened_again(tmp_
         tokens.append(store.token)
         with serving(counting, host="0.0.0.0", token=store.token) as listener:
             assert Visitor(listener.port).ask("GET", f"/?token={tokens[0]}")[0] == 303
-        store.shut()
+        store.close()
     other = Store.create(tmp_path / "other.sqlite", asked(3))
     assert tokens[0] == tokens[1] != other.token
-    other.shut()
+    other.close()
 
 
 def test_who_comes_by_a_link_on_another_sites_page_is_let_in():

@@ -70,7 +70,7 @@ HEADERS = [
 
 
 def hostile_requests(wide: bool) -> Iterator[bytes]:
-    """Give hostile requests as bytes: every method, path, body and header that is above, and what is no HTTP at all."""
+    """Yield hostile requests as bytes: every method, path, body and header above, and bytes that are not HTTP."""
     plain = {"host": "127.0.0.1", "connection": "close"}
     for method in METHODS if wide else ["GET", "POST", "DELETE"]:
         for path in ["/", *PATHS]:
@@ -100,7 +100,7 @@ def _bytes(method: str, path: str, headers: dict[str, str], body: bytes = b"") -
 
 
 def asked_raw(port: int, content: bytes) -> tuple[int, bytes]:
-    """Send bytes; give the status and the body that come back: 0 where the door was closed without a word."""
+    """Send bytes and return the status and body of the answer; 0 if the connection was closed without one."""
     with closing(socket.create_connection(("127.0.0.1", port), timeout=600)) as connection:
         try:
             connection.sendall(content)

@@ -48,18 +48,18 @@ def poll_fixture(tmp_path):
     store = Store.create(tmp_path / "poll.sqlite", asked(3))
     with serving(poll_pages.poll_page(store)) as listener:
         yield listener
-    store.shut()
+    store.close()
 
 
 class Guest(Visitor):
-    """Somebody who looks at the explorer."""
+    """A visitor of the explorer."""
 
     def __init__(self, port, number, events=None):
         super().__init__(port)
         self.session, self.events = f"guest{number}", events or {}
 
     def open(self):
-        """Load the page, and learn which questions it can ask, each with what it asks by default."""
+        """Load the page and read its events, each with its default inputs."""
         assert self.ask("GET", "/")[0] == 200
         config = self.ask("GET", "/config")[1]
         values = {part["id"]: part["props"].get("value") for part in config["components"]}
@@ -70,7 +70,7 @@ class Guest(Visitor):
         return self
 
     def do(self, name, *first, **sent):
-        """Ask one of the page's questions; `first` stands in place of its first defaults."""
+        """Send one of the page's events; `first` replaces the first of its default inputs."""
         number, data = self.events[name]
         body = {"data": [*first, *data[len(first) :]], "fn_index": number, "session_hash": self.session}
         body |= {"event_data": sent} if sent else {}

@@ -125,7 +125,7 @@ def _answer(path: Path, server: int, opening) -> None:
 
     with ThreadPoolExecutor(4) as threads:
         list(threads.map(one, range(PEOPLE)))
-    store.shut()
+    store.close()
 
 
 def test_polls_share_a_file_and_lose_no_answer(tmp_path, scale, tally):

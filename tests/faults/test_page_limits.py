@@ -41,7 +41,7 @@ def few_files():
 @pytest.fixture(params=["poll", "explorer"])
 def served(request, tmp_path, run):
     """A page in a process that may open few files, and the file of its messages."""
-    Store.create(tmp_path / "poll.sqlite", asked(3)).shut()
+    Store.create(tmp_path / "poll.sqlite", asked(3)).close()
     command = ["app", str(run)] if request.param == "explorer" else ["poll", "open", "--out", f"{tmp_path}/poll.sqlite"]
     with (tmp_path / "messages").open("w") as messages:
         page = Served(*command, stderr=messages, preexec_fn=few_files)
@@ -197,7 +197,7 @@ def test_the_token_of_a_poll_s_address_is_no_id_of_a_person(tmp_path):
         guest.ask("GET", f"/?token={store.token}")
         guest.cookie += f"; {store.cookie}=token.{store.token}"
         assert guest.answer(0, 1)[0] == 403
-    store.shut()
+    store.close()
 
 
 def test_no_other_site_may_embed_a_part_of_a_page(explorer, poll):
@@ -213,6 +213,6 @@ def test_only_the_owner_may_read_the_file_of_a_poll(tmp_path):
     store = Store.create(tmp_path / "poll.sqlite", asked(3))
     store.answer(store.person(store.new_person()), 0, 1)
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.glob("poll.sqlite*")}
-    store.shut()
+    store.close()
     assert modes["poll.sqlite"] == 0o600
     assert set(modes.values()) == {0o600}

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from maxmincaps.analysis import poll as polls
-from maxmincaps.app.store import Asked, ClosedError, Store
+from maxmincaps.app.store import ClosedError, Questionnaire, Store
 from tests.app.conftest import question
 from tests.data.test_fuzz import picture
 from tests.faults.readings import told
@@ -68,16 +68,16 @@ def use_poll(path):
                 store.answer(person, number, 0)
         store.set_open(False)
     finally:
-        store.shut()
+        store.close()
 
 
 def test_polls_are_read_or_refused(readings, tmp_path, scale, tally):
-    asked = Asked("mnist", ("a", "b", "c"), 3, [_small(question(number, 1, 2)) for number in range(2)])
+    asked = Questionnaire("mnist", ("a", "b", "c"), 3, [_small(question(number, 1, 2)) for number in range(2)])
     whole_path, path = tmp_path / "whole.sqlite", tmp_path / "poll.sqlite"
     store = Store.create(whole_path, asked)
     store.answer("somebody", 0, 1)
     store._connection.execute("PRAGMA journal_mode = DELETE")
-    store.shut()
+    store.close()
     whole = whole_path.read_bytes()
 
     def tampering(random):

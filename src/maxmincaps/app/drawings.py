@@ -211,7 +211,7 @@ def type_map(contributions: Float[Tensor, "type parent"], classes: Sequence[str]
 
 
 def sheet(pictures: Float[Tensor, "value step channel height width"]) -> Picture:
-    """Lay pictures out in rows with gaps of one pixel, as one picture."""
+    """Arrange pictures in rows with gaps of one pixel, as one picture."""
     values, steps, channels, height, width = pictures.shape
     laid = torch.zeros(channels, values * (height + 1) - 1, steps * (width + 1) - 1)
     for value in range(values):

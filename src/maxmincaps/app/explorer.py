@@ -91,7 +91,7 @@ class _Page:
         self.digits = all(re.fullmatch("[0-9]", name) for name in handlers.first.classes)
 
     def blocks(self) -> gr.Blocks:
-        """Lay the page out."""
+        """Build the page."""
         subject = "digit" if self.digits else "image"
         with gr.Blocks(title="Inside a capsule network", analytics_enabled=False) as page:
             self.view = gr.State(None, time_to_live=3600)

@@ -73,7 +73,7 @@ class Guard:
         return None
 
     def _entrance(self, scope: Scope, headers: dict[str, str]) -> PlainTextResponse | RedirectResponse | None:
-        """Let a visitor in who has the token's cookie, and set the cookie for one whose address has the token."""
+        """Return None for a visitor with the token's cookie, a redirect that sets it, or a refusal."""
         if self._token is None or self._is_token(_cookie(headers, self._cookie)):
             return None
         given = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]

@@ -1,7 +1,7 @@
-"""The poll's page: one image at a time, large and crisp, ten buttons and the keys 0 to 9.
+"""The poll's page: one image at a time, a button for each class, and the keys 0 to 9.
 
-It is a page of its own, not Gradio's: an answer is one key and one small request, and the same page must serve many
-people at once, on their phones, and go on where it was after the server has been killed.
+It does not use Gradio: an answer is one small request, the page serves many people at once, also on phones, and it
+continues after the server was killed.
 """
 
 import json
@@ -30,11 +30,11 @@ ASSETS = {
     "/poll.css": ("poll.css", "text/css"),
     "/palette.css": ("palette.css", "text/css"),
 }
-A_YEAR = 365 * 24 * 3600
+YEAR_S = 365 * 24 * 3600
 
 
 def poll_page(store: Store) -> Starlette:
-    """Make the app that puts a poll's images to people."""
+    """Build the ASGI application of a poll."""
     page = _Page(store)
     return Starlette(
         routes=[
@@ -60,7 +60,7 @@ class _Page:
         self._store = store
 
     def state(self, request: Request) -> Response:
-        """Say what a person needs to begin or to go on; a person without an id gets one."""
+        """Send what a person needs to begin or to continue, and an id if the person has none."""
         store = self._store
         signed = request.cookies.get(store.cookie, "")
         person = store.person(signed)
@@ -68,7 +68,7 @@ class _Page:
             signed = store.new_person()
             person = store.person(signed) or ""
         try:
-            told = {
+            state = {
                 "classes": store.classes,
                 "order": store.order(person),
                 "answers": store.answers_of(person),
@@ -77,12 +77,12 @@ class _Page:
             }
         except InputError:
             return _refused("The poll's file cannot be read at the moment. Please try again later.", 503)
-        answer = JSONResponse(told, headers={"cache-control": "no-store"})
-        answer.set_cookie(store.cookie, signed, max_age=A_YEAR, httponly=True, samesite="strict")
+        answer = JSONResponse(state, headers={"cache-control": "no-store"})
+        answer.set_cookie(store.cookie, signed, max_age=YEAR_S, httponly=True, samesite="strict")
         return answer
 
     def image(self, request: Request) -> Response:
-        """Send one image."""
+        """Send one image as PNG."""
         number = request.path_params["number"]
         png = self._store.images.get(int(number)) if re.fullmatch("[0-9]{1,18}", number) else None
         if png is None:
@@ -90,7 +90,7 @@ class _Page:
         return Response(png, media_type="image/png", headers={"cache-control": "private, max-age=3600"})
 
     async def answer(self, request: Request) -> Response:
-        """Keep an answer, and say so when it is on the disk, not before."""
+        """Store an answer, and acknowledge it when it is on the disk."""
         person = self._store.person(request.cookies.get(self._store.cookie, ""))
         if not person:
             return _refused("This browser has no valid id for this poll. Please reload the page.", 403)
@@ -100,9 +100,9 @@ class _Page:
             given = {}
         if not _is_answer(given):
             return _refused('Expected {"image": number, "label": number}.', 400)
-        return await run_in_threadpool(self._keep, person, given["image"], given["label"])
+        return await run_in_threadpool(self._store_answer, person, given["image"], given["label"])
 
-    def _keep(self, person: str, number: int, label: int) -> Response:
+    def _store_answer(self, person: str, number: int, label: int) -> Response:
         try:
             answered = self._store.answer(person, number, label)
         except ClosedError:
@@ -110,13 +110,13 @@ class _Page:
         except InputError as error:
             if error.__cause__ is None:
                 return _refused(f"This answer does not fit the poll: {error}.", 400)
-            # The disk is full or the file is gone. The message names the file, so it is not for the page.
+            # The disk is full or the file is gone. The message names the file and must not reach the page.
             return _refused("Your answer could not be stored. Please keep this page open and try again.", 507)
         return JSONResponse({"answered": answered})
 
 
 def _is_answer(given: Any) -> bool:
-    # Exactly int: true is no label, and neither is 3.0.
+    # Exactly int: neither true nor 3.0 is a label.
     return (
         isinstance(given, dict)
         and given.keys() == {"image", "label"}

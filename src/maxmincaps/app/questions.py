@@ -1,4 +1,4 @@
-"""What a poll asks: the images that a vote of trained networks gets wrong."""
+"""The content of a poll: the images that a majority vote of trained networks gets wrong."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,7 +7,7 @@ import torch
 
 from maxmincaps.analysis.poll import Question
 from maxmincaps.analysis.vote import vote
-from maxmincaps.app.store import Asked
+from maxmincaps.app.store import Questionnaire
 from maxmincaps.data.augment import for_testing
 from maxmincaps.data.batches import as_float
 from maxmincaps.data.images import images_of
@@ -16,8 +16,13 @@ from maxmincaps.training.responses import responses
 from maxmincaps.training.run import Run
 
 
-def questions_of(runs: Sequence[Path], images: Sequence[int] | None = None) -> Asked:
-    """Ask about the test images that the runs' majority vote gets wrong, or about the given ones."""
+def build_questionnaire(runs: Sequence[Path], images: Sequence[int] | None = None) -> Questionnaire:
+    """Collect the test images that the majority vote of runs gets wrong.
+
+    Args:
+        runs: Folders of runs that were tested on the same images.
+        images: Indices of other test images to ask about instead.
+    """
     decision = vote([responses(run) for run in runs])
     recipe = Run(runs[0]).recipe
     test = images_of(recipe, "test")
@@ -25,11 +30,11 @@ def questions_of(runs: Sequence[Path], images: Sequence[int] | None = None) -> A
         raise InputError(f"{runs[0]}: was tested on other images than {recipe.dataset} has here")
     chosen = sorted(set(decision.wrong.tolist() if images is None else images))
     if not chosen:
-        raise InputError("this vote gets no image wrong; name images to ask about with --images 1,2,3")
+        raise InputError("this majority vote gets no image wrong; choose images with --images 1,2,3")
     for image in chosen:
         if not 0 <= image < len(test):
             raise InputError(f"--images: expected 0 to {len(test) - 1}, found {image}")
-    # People see what the network sees: the central window where it was trained on crops.
+    # People see what the network sees: the central window if it was trained on crops.
     seen = for_testing(recipe.with_changes(whiten=False))(as_float(test.images[chosen]))
     pixels = seen.mul(255).round().to(torch.uint8).numpy()
     none = torch.zeros(len(test.classes), dtype=torch.int64).numpy()
@@ -44,5 +49,5 @@ def questions_of(runs: Sequence[Path], images: Sequence[int] | None = None) -> A
         )
         for place, image in enumerate(chosen)
     ]
-    # Own images are named by their folder's last part: where they lie is nobody's business.
-    return Asked(Path(recipe.dataset).name, tuple(test.classes), len(runs), questions)
+    # Of a folder of own images only the name is stored, because the path is private.
+    return Questionnaire(Path(recipe.dataset).name, tuple(test.classes), len(runs), questions)

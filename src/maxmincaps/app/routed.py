@@ -76,7 +76,7 @@ def _kind(model: Model) -> str:
 
 
 def _names(folders: Sequence[Path]) -> list[str]:
-    """Name runs by their normalization and the settings in which they differ, or else by their folders."""
+    """Build names from the normalization and the settings in which runs differ, or else from their folders."""
     recipes = [Run(folder).recipe for folder in folders]
     differing = [field for field in NAME_PARTS if len({getattr(recipe, field) for recipe in recipes}) > 1]
     fields = dict.fromkeys(["normalization", *differing])

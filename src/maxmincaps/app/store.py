@@ -1,4 +1,4 @@
-"""Where a poll's answers are kept: one SQLite file, in which an answer is on the disk before it is acknowledged."""
+"""The file of a poll: one SQLite database, in which an answer is on the disk before it is acknowledged."""
 
 import hashlib
 import hmac
@@ -23,21 +23,21 @@ from PIL import Image
 from maxmincaps.analysis.poll import CANNOT_TELL, SCHEMA, Question, check_form, classes_in, opened
 from maxmincaps.errors import InputError, one_line
 
-KEEP = """
+STORE_ANSWER = """
 INSERT INTO answer (person, number, label, answered_at)
 SELECT :person, :number, :label, :now WHERE (SELECT value FROM poll WHERE name = 'state') = 'open'
 ON CONFLICT (person, number) DO UPDATE SET label = excluded.label, answered_at = excluded.answered_at
 """
-"""One statement decides that the poll is open and keeps the answer, so that nothing can come between."""
+"""Check that the poll is open and store the answer in one statement, so that nothing can happen in between."""
 
 
 class ClosedError(InputError):
-    """The poll takes no more answers."""
+    """The poll is closed and takes no more answers."""
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What a poll asks: images, and whose errors they are."""
+class Questionnaire:
+    """The content of a poll: images of a dataset, and the number of networks whose errors they are."""
 
     dataset: str
     classes: tuple[str, ...]
@@ -51,13 +51,17 @@ class Store:
     def __init__(self, path: Path) -> None:
         self._lock = threading.Lock()
         self._path = path
-        with _explained(path):
+        with _reporting_errors(path):
             self._connection = sqlite3.connect(path, timeout=30, check_same_thread=False, isolation_level=None)
 
     @classmethod
-    def create(cls, path: Path, asked: Asked) -> Self:
-        """Make the file, whole or not at all; one that asks the same already is continued."""
-        with _explained(path):
+    def create(cls, path: Path, asked: Questionnaire) -> Self:
+        """Create a poll in one transaction, or continue an existing one with the same content.
+
+        Raises:
+            InputError: If the file cannot be used, or holds a poll with other content.
+        """
+        with _reporting_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.touch(mode=0o600)  # the file holds the secret that signs ids
         with cls._opened(path) as store:
@@ -71,11 +75,11 @@ class Store:
 
     @classmethod
     def existing(cls, path: Path) -> Self:
-        """Open a poll that was made before."""
+        """Open an existing poll, or raise an `InputError`."""
         if not path.is_file():
             raise InputError(f"{path}: there is no such poll; `maxmincaps poll open RUN RUN RUN` makes one")
         with opened(path):
-            pass  # a file that is no poll is left as it is
+            pass  # checks the file without changing it
         with cls._opened(path) as store:
             store._load()
         return store
@@ -83,27 +87,27 @@ class Store:
     @classmethod
     @contextmanager
     def _opened(cls, path: Path) -> Iterator[Self]:
-        """Open the file, and let go of it if something is wrong with it."""
+        """Open the file, and close it if anything fails."""
         store = cls(path)
         try:
-            with _explained(path):
+            with _reporting_errors(path):
                 store._set_up()
             yield store
         except BaseException:
-            store.shut()
+            store.close()
             raise
 
     def _set_up(self) -> None:
         self._connection.execute("PRAGMA trusted_schema = OFF")
         if not _is_empty(self._connection):
-            check_form(self._connection, self._path)  # first, as the next line changes the file
+            check_form(self._connection, self._path)  # before the next line changes the file
         self._switch_journal()
-        # FULL: a commit returns when the answer is on the disk, also when the power fails in the next instant.
+        # FULL: a commit returns when the answer is on the disk and survives a power failure.
         self._connection.execute("PRAGMA synchronous = FULL")
         self._connection.execute("PRAGMA foreign_keys = ON")
 
     def _switch_journal(self) -> None:
-        """Let readers and a writer share the file; where two processes switch at once, SQLite refuses one at once."""
+        """Set the write-ahead log, with retries: if two processes set it at once, SQLite fails in one of them."""
         for wait in (0.01, 0.1, 1.0):
             try:
                 self._connection.execute("PRAGMA journal_mode = WAL")
@@ -120,7 +124,7 @@ class Store:
             self._about = (notes["dataset"], int(notes["models"]))
         except (KeyError, ValueError, TypeError, RecursionError):
             raise InputError(f"{self._path}: expected a whole poll, found one with parts missing") from None
-        # Cookies are shared among the ports of a machine, and a machine may serve several polls.
+        # A browser sends its cookies to all ports of a machine, which may serve several polls.
         self.cookie = f"maxmincaps_{hashlib.sha256(self._secret).hexdigest()[:8]}"
         self.images = dict(self._rows("SELECT number, png FROM question ORDER BY number"))
         self._shown = self._rows("SELECT image, prediction FROM question ORDER BY image")
@@ -129,12 +133,12 @@ class Store:
         return (*self._about, self.classes, self._shown)
 
     def new_person(self) -> str:
-        """Give an anonymous id that nobody else has, signed so that it cannot be made up."""
+        """Return a new anonymous id with a signature that only this poll can make."""
         name = secrets.token_hex(16)
         return f"{name}.{self._signature(name)}"
 
     def person(self, signed: str) -> str | None:
-        """Give the id, if it is one that this poll gave out."""
+        """Return the id of a signed id if this poll made it, else None."""
         name, _, signature = signed.partition(".")
         # The form of the name matters: the page's token is a signature by the same secret, of another text.
         genuine = hmac.compare_digest(signature.encode(), self._signature(name).encode())
@@ -142,35 +146,43 @@ class Store:
 
     @property
     def token(self) -> str:
-        """Give what lets people in: the same after every start, so that addresses once sent stay good."""
+        """The token of the page's address, the same after every start so that addresses stay valid."""
         return self._signature("token")
 
     def _signature(self, name: str) -> str:
         return hmac.new(self._secret, name.encode(), hashlib.sha256).hexdigest()[:32]
 
     def order(self, person: str) -> list[int]:
-        """Give the numbers of all images in this person's own random order, which is always the same."""
+        """Return the numbers of all images in a random order that is fixed for each person."""
         numbers = list(self.images)
         random.Random(self._signature(f"order {person}")).shuffle(numbers)
         return numbers
 
     @property
     def is_open(self) -> bool:
-        """Whether answers are taken."""
+        """Whether the poll takes answers."""
         return self._rows("SELECT value FROM poll WHERE name = 'state'") == [("open",)]
 
     def set_open(self, is_open: bool) -> None:
-        """Take answers from now on, or none."""
+        """Open or close the poll."""
         with self._transaction() as connection:
             state = "open" if is_open else "closed"
             connection.execute("UPDATE poll SET value = ? WHERE name = 'state'", [state])
 
     def answers_of(self, person: str) -> dict[int, int]:
-        """Give what a person has answered so far: the class chosen for each image."""
+        """Return the label that a person has chosen for each image number so far."""
         return dict(self._rows("SELECT number, label FROM answer WHERE person = ?", person))
 
     def answer(self, person: str, number: int, label: int) -> int:
-        """Keep an answer, in place of an earlier one of the same person; give how many images they have answered."""
+        """Store an answer, which replaces an earlier one of the same person.
+
+        Returns:
+            How many images this person has answered.
+
+        Raises:
+            ClosedError: If the poll is closed.
+            InputError: If there is no such image or label, or the file cannot be written.
+        """
         if number not in self.images:
             raise InputError(f"image: expected one of the {len(self.images)} of this poll, found {number}")
         if label != CANNOT_TELL and not 0 <= label < len(self.classes):
@@ -179,24 +191,24 @@ class Store:
             )
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
         with self._transaction() as connection:
-            kept = connection.execute(KEEP, {"person": person, "number": number, "label": label, "now": now})
+            kept = connection.execute(STORE_ANSWER, {"person": person, "number": number, "label": label, "now": now})
             if not kept.rowcount:
                 raise ClosedError("this poll is closed and takes no more answers")
             return connection.execute("SELECT count(*) FROM answer WHERE person = ?", [person]).fetchone()[0]
 
-    def shut(self) -> None:
-        """Let go of the file."""
+    def close(self) -> None:
+        """Close the file."""
         with self._lock:
             self._connection.close()
 
     def _rows(self, query: str, *values: str) -> list[tuple]:
-        with self._lock, _explained(self._path):
+        with self._lock, _reporting_errors(self._path):
             return self._connection.execute(query, values).fetchall()
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        """Let one thread at a time work, and keep all of what it does, or nothing."""
-        with self._lock, _explained(self._path):
+        """Run the block in a transaction, one thread at a time."""
+        with self._lock, _reporting_errors(self._path):
             self._connection.execute("BEGIN IMMEDIATE")
             try:
                 yield self._connection
@@ -208,8 +220,8 @@ class Store:
 
 
 @contextmanager
-def _explained(path: Path) -> Iterator[None]:
-    """Say in one line what is wrong with the file or the disk."""
+def _reporting_errors(path: Path) -> Iterator[None]:
+    """Turn errors of the file or the disk into an `InputError` of one line."""
     try:
         yield
     except (sqlite3.Error, OSError, UnicodeError) as error:
@@ -220,7 +232,7 @@ def _is_empty(connection: sqlite3.Connection) -> bool:
     return connection.execute("SELECT count(*) FROM sqlite_schema").fetchone() == (0,)
 
 
-def _write(connection: sqlite3.Connection, asked: Asked) -> None:
+def _write(connection: sqlite3.Connection, asked: Questionnaire) -> None:
     for statement in filter(str.strip, SCHEMA.split(";")):
         connection.execute(statement)
     notes = {
@@ -247,13 +259,13 @@ def _write(connection: sqlite3.Connection, asked: Asked) -> None:
     )
 
 
-def _identity_of(asked: Asked) -> tuple:
+def _identity_of(asked: Questionnaire) -> tuple:
     shown = sorted((question.image, question.prediction) for question in asked.questions)
     return (asked.dataset, asked.models, asked.classes, shown)
 
 
 def png(pixels: np.ndarray) -> bytes:
-    """Write an image (channel, height, width) as PNG."""
+    """Encode an image (channel, height, width) as PNG."""
     picture = Image.fromarray(pixels[0] if len(pixels) == 1 else pixels.transpose(1, 2, 0))
     buffer = io.BytesIO()
     picture.save(buffer, "PNG", optimize=True)

@@ -108,7 +108,7 @@ _COMMANDS: list[tuple[App, Group | None, dict[str, tuple[str, str]]]] = [
             "export": ("export:export", "Write a trained network as ONNX, torch program, hub folder or small run."),
         },
     ),
-    (app, _inside, {"app": ("explorer:app", "Open the explorer: draw a digit and watch it being routed.")}),
+    (app, _inside, {"app": ("explorer:app", "Serve the explorer: draw or upload an image and see how it is routed.")}),
     (
         look_app,
         None,

@@ -65,7 +65,7 @@ def close(poll: File = DEFAULT) -> None:
 
     store = Store.existing(poll)
     store.set_open(False)
-    store.shut()
+    store.close()
     found = polls.read(poll)
     console.say(f"{poll} is closed: {_counts(found)}")
 
@@ -123,12 +123,12 @@ def _store(runs: Sequence[Path], images: list[int] | None, out: Path) -> "Store"
 
     if not runs and images is None and out.exists():
         return Store.existing(out)
-    from maxmincaps.app.questions import questions_of
+    from maxmincaps.app.questions import build_questionnaire
     from maxmincaps.app.runs import QUICKSTART, find_runs
 
     chosen = find_runs(runs or [QUICKSTART], needs="lengths.safetensors")
     console.say(f"majority vote of {', '.join(map(str, chosen))}")
-    return Store.create(out, questions_of(chosen, images))
+    return Store.create(out, build_questionnaire(chosen, images))
 
 
 def _numbers(images: str | None) -> list[int] | None:
