@@ -27,8 +27,8 @@ def bits(folder) -> dict[str, object]:
     """Everything that a grid's records say but how long it took, by the name of the run."""
     found = {}
     for record in runs_under(folder):
-        history = [{k: v for k, v in line.items() if k not in TIMES} for line in record.history]
-        result = {k: v for k, v in record.result.items() if k not in TIMES}
+        history = [line.model_dump(exclude=TIMES) for line in record.history]
+        result = record.result.model_dump(exclude=TIMES)
         tensors = {
             f"{name}/{key}": tensor.numpy().tobytes()
             for name in ("best", "last", "lengths", "trace")

@@ -4,19 +4,19 @@ import os
 import sys
 from pathlib import Path
 
-from maxmincaps.studies.executors import LocalProcesses
+from maxmincaps.studies.cluster import local_cluster
 from maxmincaps.studies.launch import launch
 from tests.studies.conftest import grid
 
 
 def log_trainings(log: Path) -> None:
-    """Write a line for each run that is begun here, with the number of this process."""
+    """Write a line for each run that begins in this process."""
     begin_run = sys.modules["maxmincaps.training.fit"].begin_run
 
-    def logged(run, environment):
+    def logged(trainer, environment):
         with log.open("a") as file:
-            file.write(f"{run.record.folder.name} {os.getpid()}\n")
-        begin_run(run, environment)
+            file.write(f"{trainer.run.folder.name} {os.getpid()}\n")
+        begin_run(trainer, environment)
 
     sys.modules["maxmincaps.training.fit"].begin_run = logged
 
@@ -25,8 +25,11 @@ if __name__ == "__main__":
     folder, workers, log = Path(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
     log_trainings(log)
     log.with_suffix(".ready").touch()
-    if workers == 0:
-        launch(grid(), folder)
-    else:
-        with LocalProcesses(workers) as executor:
-            launch(grid(), folder, executor)
+    try:
+        if workers == 0:
+            launch(grid(), folder)
+        else:
+            with local_cluster(workers) as client:
+                launch(grid(), folder, client)
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -1,25 +1,23 @@
 """`maxmincaps study`: run and report the paper's tables and figures, or a user's own study file."""
 
 import sys
-from collections.abc import Iterable, Iterator
-from concurrent.futures import Executor
-from contextlib import contextmanager
-from datetime import timedelta
+from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from maxmincaps.cli.terminal import console, percent, styled, table, write_csv
 from maxmincaps.errors import InputError, check_name
 from maxmincaps.recipe import Recipe
 from maxmincaps.studies import STUDIES, find_study
-from maxmincaps.studies.progress import LaunchObserver, Outcome
-from maxmincaps.studies.progress import Progress as GridProgress
 from maxmincaps.studies.study import DEFAULT_SCALE, Entry, Study, parse_only, select, unique
+from maxmincaps.studies.study_file import is_study_file
 
 if TYPE_CHECKING:
+    from distributed import Client
+
     from maxmincaps.studies.cost import Cost
 
 Name = Annotated[
@@ -34,12 +32,12 @@ Scale = Annotated[
     str | None,
     Parameter(
         help=f"How much each run may cost, if the study has it: {', '.join(SCALES)}. Default: {DEFAULT_SCALE}, or the "
-        "last scale of a study file that has no such scale."
+        "last scale of a study that has no such scale."
     ),
 ]
 Only = Annotated[str, Parameter(help="Only some runs, such as dataset=mnist,seed=0; the same name twice means either.")]
 Seeds = Annotated[int | None, Parameter(help="Seeds 0 to N − 1, instead of as many as the scale has.")]
-Out = Annotated[Path, Parameter(help="The folder of the records. All studies share one, and with it their runs.")]
+Out = Annotated[Path, Parameter(help="The folder of the runs. All studies share one, and with it their runs.")]
 
 
 def list_() -> None:
@@ -69,18 +67,16 @@ def show(name: Name) -> None:
 def status(
     name: Name = "all", *, scale: Scale = None, only: Only = "", seeds: Seeds = None, out: Out = Path("runs")
 ) -> None:
-    """Show which runs of a study are done, and what they came to."""
+    """Show which runs of a study are finished, and their accuracies."""
     from maxmincaps.studies.table import budget_in_words, deduplicate, read
 
-    reading = read(out)
-    by_print = {row.fingerprint: row for row in deduplicate(reading.rows)}
-    scale = _scale(name, scale)
-    shown = table(
-        f"Runs in {out}, scale {scale}", "study", "line", "dataset", "#seed", "state", "#best", "#final", "cost"
-    )
+    reading, scale = read(out), _scale(name, scale)
+    by_fingerprint = {row.fingerprint: row for row in deduplicate(reading.rows)}
+    columns = ("study", "line", "dataset", "#seed", "state", "#best", "#final", "cost")
+    shown = table(f"Runs in {out}, scale {scale}", *columns)
     for study in _with_scale(name, scale):
         for entry in select(study.entries(scale, seeds), parse_only(only)):
-            recipe, row = entry.recipe, by_print.get(entry.recipe.fingerprint())
+            recipe, row = entry.recipe, by_fingerprint.get(entry.recipe.fingerprint())
             state = "missing" if row is None else row.status
             if row is not None and state == "unfinished":
                 state = f"epoch {row.epochs_done} of {recipe.epochs}"
@@ -102,64 +98,53 @@ def run(
     seeds: Seeds = None,
     workers: int = 1,
     threads: int | None = None,
-    cluster: str | None = None,
+    scheduler: Annotated[str | None, Parameter(name=["--scheduler", "--cluster"])] = None,
     out: Out = Path("runs"),
     finished_in: Path | None = None,
     yes: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
-    """Train what a study still lacks. Stop it at any time and call it again: it goes on where it was.
+    """Train the missing runs of a study. It can be stopped at any time; the same command continues.
 
     Parameters
     ----------
     workers: int
-        Processes of this machine that train at the same time, its cores divided among them. 1: this one.
+        Dask worker processes on this machine, which share its cores. 1: train in this process, without Dask.
     threads: int
         CPU threads of each run. Default: this machine's cores divided by --workers; on a cluster, the worker's own.
-    cluster: str
-        Address of a Dask scheduler (`dask scheduler`, `dask worker ADDRESS --nthreads 1` on machines that share --out).
+    scheduler: str
+        Address of a Dask scheduler whose workers see --out under the same path. Dask executes code that launcher and
+        workers send each other: use a trusted network or TLS (tls://…).
     finished_in: Path
         A further folder, such as results, whose finished runs are not trained again.
     yes: bool
         Start without asking.
     """
-    from maxmincaps.studies.executors import threads_for
-    from maxmincaps.studies.launch import launch, plan
+    from maxmincaps.cli.launch_progress import LaunchBar
+    from maxmincaps.studies.launch import launch
+    from maxmincaps.studies.plan import plan
 
     for option, count in (("workers", workers), ("threads", threads), ("seeds", seeds)):
         if count is not None and count < 1:
             raise InputError(f"--{option}: expected at least 1, found {count}")
     scale = _scale(name, scale)
-    entries = [entry for study in _with_scale(name, scale) for entry in study.entries(scale, seeds)]
-    recipes = unique(entry.recipe for entry in select(entries, parse_only(only)))
-    if not entries:
-        raise InputError(f"study {name} needs no runs")
-    if not recipes:
-        raise InputError(f"study {name}: no run fits --only {only}; {_what_there_is(entries, parse_only(only))}")
-    if finished_in:
-        from maxmincaps.studies.table import read
-
-        finished = {row.fingerprint for row in read(finished_in).rows if row.status != "unfinished"}
-        recipes = [recipe for recipe in recipes if recipe.fingerprint() not in finished]
-    # Where a run is trained is no part of what it is, so the record is the same.
-    wanted = threads or (None if cluster or workers == 1 else threads_for(workers))
-    recipes = [recipe.with_changes(threads=recipe.threads or wanted) for recipe in recipes]
+    recipes = _with_threads(_chosen(name, scale, only, seeds, finished_in), workers, threads, scheduler)
     work = plan(recipes, out)
     missing = [work.recipes[run] for run in work.missing]
-    # Runs side by side share the cores, so all of them take as long as one after the other with every core.
-    timed = missing if workers == 1 and not cluster else [recipe.with_changes(threads=None) for recipe in missing]
-    cost = _announce(f"study {name}, scale {scale}", recipes, timed, out)
-    if not missing or not (yes or _agreed()):
+    console.print(styled((f"study {name}, scale {scale}", "bold"), f": {_how_many(missing, recipes)} in {out}"))
+    if not missing:
         return
-    with _executor(workers, cluster) as executor, _Screen() as screen:
+    cost = _announce_cost(missing, [out, *([finished_in] if finished_in else [])], 1 if scheduler else workers)
+    if not (yes or _confirmed()):
+        return
+    file = name if is_study_file(name) else None
+    with _client(workers, scheduler) as client, LaunchBar() as bar:
         try:
-            outcomes = launch(missing, out, executor, observer=screen, weights=cost.seconds)
+            outcomes = launch(missing, out, client, observer=bar, weights=cost.seconds, study_file=file)
         except KeyboardInterrupt:
-            raise KeyboardInterrupt("stopped, nothing is lost; the same command goes on") from None
-    failed = {run: outcome for run, outcome in outcomes.items() if outcome.status == "failed"}
+            raise KeyboardInterrupt("stopped, nothing is lost; the same command continues") from None
+    failed = [outcome.message for outcome in outcomes.values() if outcome.status == "failed"]
     if failed:
-        raise InputError(
-            f"{len(failed)} of {len(outcomes)} runs failed, the first: {next(iter(failed.values())).message}"
-        )
+        raise InputError(f"{len(failed)} of {len(outcomes)} runs failed, the first: {failed[0]}")
 
 
 def report(
@@ -177,8 +162,7 @@ def report(
     from maxmincaps.analysis.lines import line_results
     from maxmincaps.studies.table import read, study_rows
 
-    rows = read(out).rows
-    scale = _scale(name, scale)
+    rows, scale = read(out).rows, _scale(name, scale)
     found = [
         line
         for study in _with_scale(name, scale)
@@ -191,7 +175,8 @@ def report(
         write_csv(csv, cells)
         console.say(f"{csv}: {len(cells)} rows")
         return
-    shown = table(f"Runs in {out}, scale {scale}: accuracies in percent, mean ± sd over n runs", *_numbers(cells[0]))
+    title = f"Runs in {out}, scale {scale}: accuracies in percent, mean ± sd over n runs"
+    shown = table(title, *(name if name in ("study", "dataset", "line") else f"#{name}" for name in cells[0]))
     for line in cells:
         shown.add_row(*line.values())
     console.print(shown)
@@ -216,18 +201,42 @@ def collect(name: Name, *, source: Out = Path("runs"), out: Path = Path("results
     console.say(f"{len(copies)} runs copied to {out}")
 
 
-def _numbers(columns: Iterable[str]) -> list[str]:
-    words = ("study", "dataset", "line")
-    return [name if name in words else f"#{name}" for name in columns]
+def _chosen(name: str, scale: str, only: str, seeds: int | None, finished_in: Path | None) -> list[Recipe]:
+    """Return the recipes of the runs that a command asks for."""
+    entries = [entry for study in _with_scale(name, scale) for entry in study.entries(scale, seeds)]
+    recipes = unique(entry.recipe for entry in select(entries, parse_only(only)))
+    if not entries:
+        raise InputError(f"study {name} needs no runs")
+    if not recipes:
+        raise InputError(f"study {name}: no run fits --only {only}; {_available(entries, parse_only(only))}")
+    if finished_in is None:
+        return recipes
+    from maxmincaps.studies.table import read
+
+    finished = {row.fingerprint for row in read(finished_in).rows if row.status != "unfinished"}
+    return [recipe for recipe in recipes if recipe.fingerprint() not in finished]
 
 
-def _what_there_is(entries: list[Entry], only: dict[str, tuple[str, ...]]) -> str:
-    """Say what could have been asked for instead of the first name that no run has."""
+def _with_threads(recipes: Iterable[Recipe], workers: int, threads: int | None, scheduler: str | None) -> list[Recipe]:
+    """Set the threads of each run. They are no part of a recipe's fingerprint."""
+    if threads is None and workers > 1 and not scheduler:
+        from maxmincaps.studies.cluster import threads_for
+
+        threads = threads_for(workers)
+    return [recipe.with_changes(threads=recipe.threads or threads) for recipe in recipes]
+
+
+def _how_many(missing: list[Recipe], recipes: list[Recipe]) -> str:
+    return f"{len(missing)} of {len(recipes)} runs missing" if missing else f"all {len(recipes)} runs are there"
+
+
+def _available(entries: list[Entry], only: dict[str, tuple[str, ...]]) -> str:
+    """Return the values that the first name of `only` which no run fits could have."""
     for name, values in only.items():
         if not select(entries, {name: values}):
             there = ", ".join(dict.fromkeys(repr(entry.get(name)) for entry in entries))
             return f"its lines are {there}" if name == "line" else f"its {name} is one of {there}"
-    return "it has runs with each of these, and none with all of them"
+    return "there are runs with each of these values, but none with all of them"
 
 
 def _studies(name: str) -> list[Study]:
@@ -264,75 +273,34 @@ def _show_paper(study: Study) -> None:
     console.print(shown)
 
 
-def _announce(title: str, recipes: list[Recipe], missing: list[Recipe], out: Path) -> "Cost":
-    """Say what there is to do and what it costs on this machine, before it starts."""
-    from maxmincaps.studies.cost import cost
+def _announce_cost(missing: list[Recipe], folders: list[Path], workers: int) -> "Cost":
+    """Print the estimated time of the missing runs, and what it is estimated from."""
+    from maxmincaps.studies.cost import estimate_cost
+    from maxmincaps.studies.table import read
 
-    if missing:
-        console.print("measuring this machine's speed …")
-    found = cost(missing, out)
-    runs = f"{len(missing)} of {len(recipes)} runs missing" if missing else f"all {len(recipes)} runs are there"
-    console.print(styled((title, "bold"), f": {runs} in {out}"))
-    if missing:
-        rates = sorted({speed.training for speed in found.speeds.values()})
-        rate = f"{rates[0]:.0f}" + (f" to {rates[-1]:.0f}" if len(rates) > 1 else "")
-        threads = {recipe.threads for recipe in missing}
-        cores = "all cores" if threads == {None} else f"CPU threads: {', '.join(str(n or 'all') for n in threads)}"
-        console.say(f"about {found.hours:.2g} hours on this machine ({rate} images/s in training, {cores})")
-    return found
+    cost = estimate_cost(missing, [row for folder in folders for row in read(folder).rows])
+    known = len(cost.from_runs)
+    basis = "a few timed steps" if not known else "finished runs"
+    if 0 < known < len(missing):
+        basis = f"finished runs for {known} of {len(missing)} runs, a few timed steps for the others"
+    minutes = 60 * cost.hours / workers
+    duration = f"{minutes:.0f} minutes" if minutes < 100 else f"{minutes / 60:.1f} hours"
+    console.say(f"about {duration} on this machine (estimated from {basis})")
+    return cost
 
 
-def _agreed() -> bool:
+def _confirmed() -> bool:
     if not sys.stdin.isatty():
-        raise InputError("nobody is here to be asked; add --yes to start")
+        raise InputError("stdin is not a terminal; pass --yes to start without asking")
     try:
         return console.input("start? [y/N] ").strip().lower() in ("y", "yes")
     except EOFError:  # Ctrl-D
         return False
 
 
-@contextmanager
-def _executor(workers: int, address: str | None) -> Iterator[Executor | None]:
-    from maxmincaps.studies.executors import LocalProcesses, cluster
+def _client(workers: int, scheduler: str | None) -> "AbstractContextManager[Client | None]":
+    if scheduler is None and workers == 1:
+        return nullcontext()
+    from maxmincaps.studies.cluster import connect, local_cluster
 
-    if address:
-        with cluster(address) as executor:
-            yield executor
-    elif workers > 1:
-        with LocalProcesses(workers) as executor:
-            yield executor
-    else:
-        yield None
-
-
-class _Screen(LaunchObserver):
-    """Draws one bar for the whole grid, and a line for each run that ends."""
-
-    def __enter__(self) -> "_Screen":
-        self.bar = Progress(
-            TextColumn("{task.fields[over]} runs"),
-            BarColumn(),
-            TextColumn("{task.percentage:>3.0f} %"),
-            TimeElapsedColumn(),
-            TextColumn("left {task.fields[left]}   {task.fields[running]}"),
-            console=console,
-            transient=True,
-        )
-        self.task = self.bar.add_task("", total=1.0, over="…", left="…", running="")
-        self.bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.bar.stop()
-
-    def progressed(self, progress: GridProgress) -> None:
-        left = "…" if progress.left_s is None else str(timedelta(seconds=round(progress.left_s)))
-        running = f"{len(progress.running)} running" if progress.running else ""
-        over = f"{progress.over} of {progress.runs}"
-        self.bar.update(self.task, completed=progress.share, over=over, left=left, running=running)
-
-    def finished(self, name: str, outcome: Outcome) -> None:
-        console.say(f"{name}  {outcome.status}  {outcome.message}")
-
-    def retried(self, name: str, reason: str) -> None:
-        console.say(f"{name}  goes on elsewhere: {reason}")
+    return connect(scheduler) if scheduler else local_cluster(workers)

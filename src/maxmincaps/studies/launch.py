@@ -1,242 +1,132 @@
-"""From a grid of recipes to their records, on any executor. What is done is never done again; nothing is lost."""
+"""Train the missing runs of a grid, in this process or on a Dask cluster.
 
-import threading
+`fit` is idempotent, locked and resumable, so a launcher only submits what is missing. A process that is killed loses at
+most the time since its last checkpoint, and two launchers never train the same run at the same time.
+"""
+
 import time
-import uuid
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
-from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass, field
-from itertools import chain, count
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from maxmincaps.errors import InputError
+from maxmincaps.errors import DivergedError, InputError
 from maxmincaps.recipe import Recipe
-from maxmincaps.studies.executors import Here
-from maxmincaps.studies.progress import SILENT, LaunchObserver, Outcome, Progress
-from maxmincaps.studies.study import unique
-from maxmincaps.studies.worker import train_run
-from maxmincaps.training.interrupt import defer_interrupt
-from maxmincaps.training.run import Run, runs_under
+from maxmincaps.studies.plan import Plan, ProgressReporter, is_in_use, plan
+from maxmincaps.studies.progress import SILENT, LaunchObserver, Outcome
+from maxmincaps.training.fit import fit
+from maxmincaps.training.observer import SILENT as NO_OBSERVER
+from maxmincaps.training.observer import Observer
+from maxmincaps.training.run import InUseError, Run
 
-ATTEMPTS = 4
-"""How often a run is given to a worker before its deaths are taken for the run's own fault."""
-LOOK_EVERY_S = 0.5
-TRY_AGAIN_S = 10.0
-"""Until a run that another process has is tried again: it costs reading its images. That it is over is seen at once."""
+if TYPE_CHECKING:
+    from distributed import Client
 
-
-@dataclass
-class Plan:
-    """Which runs a grid has, where their records lie, and which are over."""
-
-    recipes: dict[str, Recipe]
-    """By the name of the record's folder."""
-    folders: dict[str, Path]
-    weights: Mapping[str, float] = field(default_factory=dict)
-    """What a run costs, by its fingerprint, in any unit. Default: its epochs times its training images."""
-
-    @property
-    def missing(self) -> list[str]:
-        """Name the runs that are not over."""
-        return [name for name, folder in self.folders.items() if not is_over(folder)]
-
-    def weight(self, name: str) -> float:
-        """Tell what a run costs, compared with the others."""
-        recipe = self.recipes[name]
-        return self.weights.get(recipe.fingerprint(), recipe.epochs * (recipe.train_images or 60_000))
-
-    def done_share(self, name: str) -> float:
-        """Tell how much of a run is done, from its record."""
-        if is_over(self.folders[name]):
-            return 1.0
-        try:
-            epochs = (self.folders[name] / "history.jsonl").read_bytes().count(b"\n")
-        except OSError:
-            return 0.0
-        # What comes after the last epoch is work too.
-        return epochs / (self.recipes[name].epochs + 0.2)
-
-
-def run_name(recipe: Recipe) -> str:
-    """Return the name of a recipe's run folder."""
-    return recipe.run_name
-
-
-def is_over(folder: Path) -> bool:
-    """Tell whether a run has ended, well or badly."""
-    record = Run(folder)
-    return record.complete or record.diverged
-
-
-def plan(recipes: Iterable[Recipe], folder: Path | str, weights: Mapping[str, float] | None = None) -> Plan:
-    """Find each recipe's record below the folder, whatever its name there; new ones are called after their recipe."""
-    present = _present(Path(folder))
-    named = {run_name(recipe): recipe for recipe in unique(recipes)}
-    folders = {name: present.get(recipe.fingerprint()) or _free(Path(folder) / name) for name, recipe in named.items()}
-    return Plan(named, folders, weights or {})
-
-
-def _free(folder: Path) -> Path:
-    """Number a folder whose name is taken, by a run that was called so before a default changed."""
-    numbered = (folder.with_name(f"{folder.name}-{number}") for number in count(2))
-    return next(path for path in chain([folder], numbered) if not Run(path).exists)
+POLL_S = 0.5
+Finish = Callable[[str, Outcome], None]
+"""Called with the name of a run and how it ended."""
 
 
 def launch(
     recipes: Iterable[Recipe],
     folder: Path | str,
-    executor: Executor | None = None,
+    client: "Client | None" = None,
     *,
     observer: LaunchObserver = SILENT,
     weights: Mapping[str, float] | None = None,
-    attempts: int = ATTEMPTS,
+    study_file: Path | str | None = None,
 ) -> dict[str, Outcome]:
-    """Train every run of a grid that is not over, and tell how each ended.
+    """Train every run of a grid that is not finished.
 
-    The executor may be any of `concurrent.futures`; by default runs are trained here, one after the other. A run that
-    another launcher trains is waited for. Ctrl-C stops all runs with a checkpoint, then raises KeyboardInterrupt.
+    A run that another launcher trains is waited for. Ctrl-C stops all runs with a checkpoint.
+
+    Args:
+        recipes: The grid.
+        folder: The folder of the runs. On a cluster, all workers must see it under the same path.
+        client: A client of a Dask cluster (`maxmincaps.studies.cluster`). Default: train in this process, one run
+            after the other.
+        observer: Told of the progress and of each run that ends.
+        weights: Cost of a run by fingerprint, for the estimate of the time left.
+        study_file: A study file that workers execute first, so that a normalization which it registers is known.
+
+    Returns:
+        How each run ended, by its name.
+
+    Raises:
+        KeyboardInterrupt: If it was interrupted. All checkpoints are written then.
     """
-    # Absolute, as a worker may stand elsewhere.
     work = plan(recipes, Path(folder).resolve(), weights)
-    stop_file = Path(folder).resolve() / f".stop-{uuid.uuid4().hex}"
-    with _watched(work, observer):
-        return _Launch(work, executor or Here(), observer, attempts, stop_file).run()
+    missing = work.missing
+    outcomes = {
+        name: Outcome("complete" if Run(place).complete else "diverged")
+        for name, place in work.folders.items()
+        if name not in missing
+    }
 
+    def finish(name: str, outcome: Outcome) -> None:
+        outcomes[name] = outcome
+        observer.finished(name, outcome)
 
-class _Launch:
-    """One launch in progress."""
-
-    def __init__(
-        self, work: Plan, executor: Executor, observer: LaunchObserver, attempts: int, stop_file: Path
-    ) -> None:
-        self.work, self.executor, self.observer = work, executor, observer
-        self.attempts, self.stop_file = attempts, stop_file
-        self.queue = deque(work.missing)
-        self.tried = dict.fromkeys(work.recipes, 0)
-        self.in_flight: dict[Future[Outcome], str] = {}
-        self.elsewhere: dict[str, float] = {}  # runs that other processes train, and when to look at them again
-        self.outcomes = {
-            name: Outcome("complete" if Run(place).complete else "diverged")
-            for name, place in work.folders.items()
-            if name not in self.queue
-        }
-
-    def run(self) -> dict[str, Outcome]:
-        """Keep the workers busy until every run is over."""
-        try:
-            while self.queue or self.in_flight or self.elsewhere:
-                self._look_elsewhere()
-                self._submit()
-                for future in wait(self.in_flight, timeout=LOOK_EVERY_S, return_when=FIRST_COMPLETED).done:
-                    self._take(self.in_flight.pop(future), future)
-                if not self.in_flight:
-                    time.sleep(LOOK_EVERY_S if self.elsewhere and not self.queue else 0)
-        except KeyboardInterrupt:
-            self._stop()
-            raise
-        finally:
-            with suppress(OSError):  # it is seldom there, and nobody else looks for its name
-                self.stop_file.unlink()
-        return self.outcomes
-
-    def _submit(self) -> None:
-        width = getattr(self.executor, "width", len(self.work.recipes))
-        while self.queue and len(self.in_flight) < width:
-            name = self.queue.popleft()
-            # A worker that is started and not known here would not be waited for. What is done here stops by itself.
-            with nullcontext() if isinstance(self.executor, Here) else defer_interrupt():
-                run = self.work.recipes[name], self.work.folders[name], self.stop_file
-                self.in_flight[self.executor.submit(train_run, *run)] = name
-
-    def _take(self, name: str, future: Future[Outcome]) -> None:
-        """Understand how a run came back."""
-        lost = future.cancelled() or future.exception() is not None
-        outcome = Outcome("stopped") if lost else future.result()
-        if outcome.status == "busy":
-            self.elsewhere[name] = time.monotonic() + TRY_AGAIN_S
-        elif outcome.status != "stopped":
-            self._close(name, outcome)
-        elif isinstance(self.executor, Here) and not lost:
-            raise KeyboardInterrupt
-        else:
-            self._try_again(name, "its worker was stopped" if not lost else _reason(future))
-
-    def _try_again(self, name: str, reason: str) -> None:
-        self.tried[name] += 1
-        if self.tried[name] >= self.attempts:
-            self._close(name, Outcome("failed", f"{self.attempts} workers were lost with it, the last: {reason}"))
-            return
-        self.observer.retried(name, reason)
-        self.queue.appendleft(name)
-
-    def _look_elsewhere(self) -> None:
-        """Take up what other launchers have finished or left."""
-        for name, when in list(self.elsewhere.items()):
-            if is_over(self.work.folders[name]) or when <= time.monotonic():
-                del self.elsewhere[name]
-                self.queue.append(name)
-
-    def _close(self, name: str, outcome: Outcome) -> None:
-        self.outcomes[name] = outcome
-        self.observer.finished(name, outcome)
-
-    def _stop(self) -> None:
-        """Let every run save its checkpoint. What has not begun sees the file and does not begin."""
-        self.stop_file.parent.mkdir(parents=True, exist_ok=True)
-        self.stop_file.touch()
-        wait(self.in_flight)
-
-
-def _reason(future: Future[Outcome]) -> str:
-    error = None if future.cancelled() else future.exception()
-    return f"{type(error).__name__}: {error}" if error else "it was cancelled"
-
-
-def _present(folder: Path) -> dict[str, Path]:
-    """Find the records that are there, by fingerprint; those that are over come first."""
-    found: dict[str, Path] = {}
-    for record in runs_under(folder):
-        try:
-            fingerprint = record.recipe.fingerprint()
-        except InputError:
-            continue  # half written or not ours
-        if fingerprint not in found or not is_over(found[fingerprint]):
-            found[fingerprint] = record.folder
-    return found
-
-
-@contextmanager
-def _watched(work: Plan, observer: LaunchObserver) -> Iterator[None]:
-    """Tell the observer now and then how far the records are: they say it for every worker on every machine."""
-    done, started_at = threading.Event(), time.monotonic()
-    weights = {name: work.weight(name) for name in work.recipes}
-    total = sum(weights.values()) or 1.0
-
-    def share_now() -> dict[str, float]:
-        return {name: work.done_share(name) for name in weights}
-
-    before = sum(weights[name] * share for name, share in share_now().items()) / total
-
-    def look() -> None:
-        shares = share_now()
-        share = sum(weights[name] * part for name, part in shares.items()) / total
-        elapsed = time.monotonic() - started_at
-        left = elapsed * (1 - share) / (share - before) if share > before else None
-        running = tuple(name for name, part in shares.items() if 0 < part < 1)
-        over = sum(part == 1 for part in shares.values())
-        observer.progressed(Progress(len(shares), over, running, share, elapsed, left))
-
-    def keep_looking() -> None:
-        while not done.wait(LOOK_EVERY_S):
-            look()
-
-    watcher = threading.Thread(target=keep_looking, daemon=True)
-    watcher.start()
+    reporter = ProgressReporter(work, observer)
     try:
-        yield
+        if client is None:
+            _train_here(work, reporter, finish)
+        else:
+            from maxmincaps.studies.cluster import train_on_cluster
+
+            train_on_cluster(client, work, reporter, finish, study_file)
     finally:
-        done.set()
-        watcher.join()
-        look()
+        reporter.report(now=True)
+    return outcomes
+
+
+def _train_here(work: Plan, reporter: ProgressReporter, finish: Finish) -> None:
+    queue = deque(work.missing)
+    while queue:
+        name = next_free(queue, work)
+        if name is None:
+            time.sleep(POLL_S)
+            reporter.report()
+            continue
+        outcome = train_run(work.recipes[name], work.folders[name], _ReportProgress(reporter))
+        if outcome.status == "stopped":
+            raise KeyboardInterrupt
+        if outcome.status == "busy":
+            queue.append(name)
+        else:
+            finish(name, outcome)
+
+
+def next_free(queue: deque[str], work: Plan) -> str | None:
+    """Remove and return the first run of a queue that no process is training."""
+    name = next((name for name in queue if not is_in_use(work.folders[name])), None)
+    if name is not None:
+        queue.remove(name)
+    return name
+
+
+class _ReportProgress(Observer):
+    def __init__(self, reporter: ProgressReporter) -> None:
+        self.reporter = reporter
+
+    def stepped(self, loss: float) -> None:  # noqa: ARG002
+        self.reporter.report()
+
+
+def train_run(recipe: Recipe, folder: Path, observer: Observer = NO_OBSERVER) -> Outcome:
+    """Train a run, or continue it, and return how that ended. Errors of the run become outcomes."""
+    if Run(folder).diverged:
+        return Outcome("diverged")
+    try:
+        fit(recipe, folder, resume=True, observer=observer)
+    except InUseError:
+        return Outcome("busy")
+    except DivergedError as error:
+        return Outcome("diverged", str(error).partition(";")[0])
+    except KeyboardInterrupt:
+        return Outcome("stopped")
+    except InputError as error:
+        return Outcome("failed", str(error))
+    except Exception as error:
+        return Outcome("failed", f"{type(error).__name__}: {error}")
+    return Outcome("complete")

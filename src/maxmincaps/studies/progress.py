@@ -1,44 +1,50 @@
-"""How a grid gets on, and who hears of it. The launcher tells; what to print is decided elsewhere. No torch here."""
+"""How the runs of a grid ended and how far they are. This module does not import torch."""
 
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 
 class Outcome(NamedTuple):
-    """How a run on a worker ended."""
+    """How an attempt to train a run ended.
+
+    Args:
+        status: `busy`: another process trains the run. `stopped`: it was stopped, and its checkpoint is written.
+        message: Why it diverged or failed.
+    """
 
     status: Literal["complete", "diverged", "busy", "stopped", "failed"]
-    """`busy`: another process trains it. `stopped`: its checkpoint is saved."""
     message: str = ""
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a grid is."""
+    """How far a grid is.
+
+    Args:
+        runs: Number of runs.
+        finished: Runs that are complete or have diverged.
+        running: Names of the runs that have begun and are not finished.
+        fraction: Fraction of all work that is done, 0 to 1.
+        elapsed_s: Seconds since the launch.
+        remaining_s: Estimate of the seconds left, at the speed so far. None: too early to tell.
+    """
 
     runs: int
-    over: int
-    """Runs that need no more work."""
+    finished: int
     running: tuple[str, ...]
-    """Runs that have begun and are not over."""
-    share: float
-    """Of all work, 0 to 1."""
+    fraction: float
     elapsed_s: float
-    left_s: float | None
-    """Seconds to go, at the speed so far. None: too early to tell."""
+    remaining_s: float | None
 
 
 class LaunchObserver:
-    """Hears how a grid gets on, and does nothing with it. Subclass it to draw or log; calls come from two threads."""
+    """Base class of what is told of a launch. Both methods do nothing; override what you need."""
 
     def progressed(self, progress: Progress) -> None:
-        """Some time has passed."""
+        """Called about twice a second."""
 
     def finished(self, name: str, outcome: Outcome) -> None:
-        """A run is over, one way or another."""
-
-    def retried(self, name: str, reason: str) -> None:
-        """A worker was lost; another takes the run up from its checkpoint."""
+        """Called when a run is complete, has diverged or cannot be trained."""
 
 
 SILENT = LaunchObserver()
