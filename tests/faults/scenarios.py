@@ -19,7 +19,7 @@ from safetensors.torch import load_file
 from maxmincaps.data import catalog, download
 from maxmincaps.data.catalog import DATASETS, Dataset
 from maxmincaps.recipe import Recipe
-from maxmincaps.studies.launch import launch, run_name
+from maxmincaps.studies.launch import launch
 from maxmincaps.studies.progress import Outcome
 from maxmincaps.training.checkpoint import CHECKPOINT, load_tensors
 from maxmincaps.training.fit import fit
@@ -103,7 +103,7 @@ class Grid(Training):
 
     def is_done(self, folder: Path) -> bool:
         """Tell whether all runs came to their end."""
-        return all(Run(folder / "grid" / run_name(recipe)).complete for recipe in self.recipes)
+        return all(Run(folder / "grid" / recipe.run_name).complete for recipe in self.recipes)
 
 
 class InterruptedGridError(Exception):

@@ -6,7 +6,7 @@ import pytest
 from safetensors.torch import load_file
 
 from maxmincaps import fit
-from maxmincaps.studies.executors import LocalProcesses, cluster
+from maxmincaps.studies.cluster import connect, local_cluster
 from maxmincaps.studies.launch import launch
 from maxmincaps.studies.progress import Outcome
 from maxmincaps.training.observer import Observer
@@ -81,8 +81,8 @@ def test_a_run_may_be_stopped_after_each_step_and_after_every_step(images, tmp_p
 def test_every_launcher_makes_the_same_bits(images, tmp_path, scale, tally):
     grid = Grid(small_recipe(images), seeds=scale(2, 6))
     grid.act(tmp_path / "here")
-    launchers = {"processes": _on_processes, "dask": _on_dask}
-    for name in scale(["processes"], launchers):  # tests/studies has a cluster in the short version
+    launchers = {"processes": _on_processes, "scheduler": _on_a_scheduler}
+    for name in scale(["processes"], launchers):
         outcomes = launchers[name](grid.recipes, tmp_path / name / "grid")
         assert set(outcomes.values()) == {Outcome("complete")}
         assert grid.bits(tmp_path / name) == grid.bits(tmp_path / "here")
@@ -90,18 +90,13 @@ def test_every_launcher_makes_the_same_bits(images, tmp_path, scale, tally):
 
 
 def _on_processes(recipes, folder):
-    with LocalProcesses(min(2, len(recipes) // 2)) as executor:
-        return launch(recipes, folder, executor)
+    with local_cluster(2) as client:
+        return launch(recipes, folder, client)
 
 
-def _on_dask(recipes, folder):
-    from distributed import LocalCluster
-
-    with (
-        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as machines,
-        cluster(machines.scheduler_address) as executor,
-    ):
-        return launch(recipes, folder, executor)
+def _on_a_scheduler(recipes, folder):
+    with local_cluster(2) as workers, connect(workers.scheduler.address) as client:
+        return launch(recipes, folder, client)
 
 
 def test_a_number_of_threads_has_its_own_bits_and_always_the_same(images, tmp_path, scale, tally):

@@ -39,7 +39,7 @@ LACKING = {
     "app runs/one": "app",
     "poll open runs/one": "app",
     "export runs/one --out net.onnx": "export",
-    "study run normalizations --yes --cluster tcp://127.0.0.1:1": "cluster",
+    "study run normalizations --yes --scheduler tcp://127.0.0.1:1": "cluster",
     "classifier": "data",
     "train --out runs/board --dataset images.npz --tensorboard board": "tensorboard",
 }
@@ -138,15 +138,13 @@ for words in (["app", "runs/one", "--port", "{port}"], ["poll", "open", "--port"
 """
 CLUSTER = """
 from pathlib import Path
-from distributed import LocalCluster
 from maxmincaps import Run
-from maxmincaps.studies.executors import cluster
+from maxmincaps.studies.cluster import local_cluster
 from maxmincaps.studies.launch import launch
 
 if __name__ == "__main__":
-    with LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as workers:
-        with cluster(workers.scheduler_address) as executor:
-            launch([Run(Path("runs/one")).recipe.with_changes(seed=1)], "grid", executor)
+    with local_cluster(1) as client:
+        launch([Run(Path("runs/one")).recipe.with_changes(seed=1)], "grid", client)
     print(len(list(Path("grid").rglob("result.json"))))
 """
 ALONE = {

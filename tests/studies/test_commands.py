@@ -12,17 +12,16 @@ from maxmincaps.cli.terminal import console
 from maxmincaps.errors import InputError
 from maxmincaps.studies import STUDIES
 from maxmincaps.studies.cost import Speed
-from maxmincaps.studies.launch import run_name
 from maxmincaps.training.run import Run
 from tests.analysis.runs import write_trace
 from tests.studies.conftest import grid
-from tests.studies.test_records import STUDY
+from tests.studies.test_table import STUDY
 
 
 @pytest.fixture(autouse=True)
 def wide_terminal_and_known_speed(monkeypatch):
     monkeypatch.setattr(console, "width", 200)
-    monkeypatch.setattr("maxmincaps.studies.cost.measured_speed", lambda recipe: Speed(100.0, 1000.0))
+    monkeypatch.setattr("maxmincaps.studies.cost.measure_speed", lambda recipe: Speed(100.0, 1000.0))
     monkeypatch.setitem(STUDIES, "tiny", STUDY)
 
 
@@ -58,33 +57,21 @@ def test_the_help_of_a_study_names_every_scale_that_the_list_shows(capsys):
 
 
 def test_a_study_runs_what_is_missing_and_nothing_else(runs, capsys):
-    missing = runs / run_name(grid()[1])
+    missing = runs / grid()[1].run_name
     shutil.rmtree(missing)
     others = {path: path.stat().st_mtime_ns for path in runs.glob("*/result.json")}
     verbs.run("tiny", scale="little", out=runs, yes=True)
     said = capsys.readouterr().out
     assert "1 of 4 runs missing" in said
-    assert "hours on this machine (100 images/s" in said
+    assert "estimated from finished runs" in said
     assert Run(missing).complete
     assert others.items() <= {path: path.stat().st_mtime_ns for path in runs.glob("*/result.json")}.items()
     verbs.run("tiny", scale="little", out=runs)
     assert "all 4 runs are there" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(("workers", "timed"), [(1, 1), (2, None)])
-def test_the_time_is_told_for_the_threads_that_a_run_will_have(runs, monkeypatch, workers, timed):
-    told = []
-    monkeypatch.setattr("maxmincaps.studies.launch.launch", lambda *_, **__: {})
-    monkeypatch.setattr(
-        "maxmincaps.studies.cost.measured_speed", lambda recipe: told.append(recipe.threads) or Speed(1.0, 1.0)
-    )
-    shutil.rmtree(runs / run_name(grid()[1]))
-    verbs.run("tiny", scale="little", out=runs, threads=1, workers=workers, yes=True)
-    assert told == [timed]
-
-
 def test_the_status_tells_done_unfinished_and_missing(runs, capsys):
-    first, second, *_ = (runs / run_name(recipe) for recipe in grid())
+    first, second, *_ = (runs / recipe.run_name for recipe in grid())
     (first / "result.json").unlink()
     shutil.rmtree(second)
     (runs / "foreign").mkdir()
@@ -107,7 +94,7 @@ def test_the_status_tells_done_unfinished_and_missing(runs, capsys):
         ({"name": "tiny", "scale": "little", "only": "seed=7"}, "no run fits --only seed=7"),
         ({"name": "tiny", "scale": "little", "workers": 0}, "--workers: expected at least 1, found 0"),
         ({"name": "architecture"}, "study architecture needs no runs"),
-        ({"name": "tiny", "scale": "little"}, "add --yes to start"),
+        ({"name": "tiny", "scale": "little"}, "pass --yes"),
     ],
 )
 def test_what_cannot_be_run_is_refused_in_a_line(arguments, message, tmp_path, monkeypatch):
@@ -119,7 +106,7 @@ def test_what_cannot_be_run_is_refused_in_a_line(arguments, message, tmp_path, m
 
 @pytest.mark.parametrize("look", [analysis.evolution, analysis.rows, analysis.outputs, analysis.tuning])
 def test_a_look_is_printed_or_written(look, serial, tmp_path, capsys):
-    run, file = serial / run_name(grid()[1]), tmp_path / "table.csv"
+    run, file = serial / grid()[1].run_name, tmp_path / "table.csv"
     look(run)
     assert run.name in capsys.readouterr().out
     look(run, csv=file)
@@ -135,7 +122,7 @@ def read(file):
 
 
 def test_a_look_shows_what_was_asked_for(serial, tmp_path):
-    run, file = serial / run_name(grid()[1]), tmp_path / "table.csv"
+    run, file = serial / grid()[1].run_name, tmp_path / "table.csv"
 
     def seen(look, column, **asked):
         look(run, csv=file, **asked)
@@ -148,7 +135,7 @@ def test_a_look_shows_what_was_asked_for(serial, tmp_path):
 
 
 def test_iterations_are_counted_from_one_as_in_the_figures(serial, tmp_path):
-    run, file = serial / run_name(grid()[0]), tmp_path / "table.csv"
+    run, file = serial / grid()[0].run_name, tmp_path / "table.csv"
     analysis.evolution(run, csv=file)
     iterations = Run(run).recipe.iterations
     assert {int(row["iteration"]) for row in read(file)} == set(range(1, iterations + 1))
@@ -164,7 +151,7 @@ def test_iterations_are_counted_from_one_as_in_the_figures(serial, tmp_path):
     ],
 )
 def test_a_look_calls_classes_by_their_names(look, columns, serial, tmp_path, capsys):
-    record = Run(shutil.copytree(serial / run_name(grid()[0]), tmp_path / "run"))
+    record = Run(shutil.copytree(serial / grid()[0].run_name, tmp_path / "run"))
     names = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
     record.write("data.json", {**record.data, "classes": names})
     look(record.folder)
@@ -175,7 +162,7 @@ def test_a_look_calls_classes_by_their_names(look, columns, serial, tmp_path, ca
 
 
 def test_mistakes_of_one_and_of_several_are_counted(serial, capsys, tmp_path):
-    folders = [serial / run_name(recipe) for recipe in grid()]
+    folders = [serial / recipe.run_name for recipe in grid()]
     wrong = round(1000 * (1 - Run(folders[0]).result.final_test_accuracy))
     analysis.misclassified(folders[0])
     assert f"{wrong} of 1000 test images wrong" in capsys.readouterr().out
@@ -193,4 +180,4 @@ def test_no_children_are_refused_in_a_line(tmp_path):
 
 def test_a_table_that_cannot_be_written_is_refused_in_a_line(serial, tmp_path):
     with pytest.raises(InputError, match=r"table\.csv: cannot be written"):
-        analysis.tuning(serial / run_name(grid()[0]), csv=tmp_path / "nowhere" / "table.csv")
+        analysis.tuning(serial / grid()[0].run_name, csv=tmp_path / "nowhere" / "table.csv")

@@ -35,15 +35,6 @@ class StopRequest:
 
 
 @contextmanager
-def defer_interrupt() -> Iterator[None]:
-    """Do what must not be left half done, such as the start of a process; the first Ctrl-C interrupts it at its end."""
-    with stop_requests() as request:
-        yield
-    if request:
-        raise KeyboardInterrupt
-
-
-@contextmanager
 def stop_requests() -> Iterator[StopRequest]:
     """Collect the first SIGINT or SIGTERM as a request; the second one interrupts at once, as usual."""
     request = StopRequest()
