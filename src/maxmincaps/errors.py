@@ -1,4 +1,4 @@
-"""What a user can put right: one exception, and the sentence that lists the right names."""
+"""Exceptions for wrong input, and helpers for their messages."""
 
 import sys
 from collections.abc import Iterable
@@ -8,28 +8,31 @@ from shlex import quote
 from types import ModuleType
 
 CONTROLS = {code: "�" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
-"""Characters that steer a terminal. In the words of others they are shown as what they are: nothing to be read."""
+"""Control characters, which could change a terminal's state. They are replaced in all text that comes from files."""
 
 
 class InputError(ValueError):
-    """Something handed to us is wrong. The message is one line that says what was expected and what was found.
+    """Wrong input. The message is one line: what was wrong, what was expected, what to do.
 
-    The command line prints that line and exits with code 2; it never shows a traceback for an `InputError`.
+    The command line prints that line without a traceback and exits with code 2.
     """
 
 
 class DivergedError(RuntimeError):
-    """A loss or a gradient was not finite. The last good weights are kept, and the message says where."""
+    """A loss or a gradient was not finite. The last good weights are kept; the message names their file."""
 
 
 def is_lack_of_memory(error: Exception) -> bool:
-    """Tell whether memory was refused; each library that torch calls says so in its own words."""
+    """Return whether an error means that memory was refused. The libraries below torch word it differently."""
     words = ("allocate memory", "out of memory", "not enough memory", "bad_alloc", "could not create a primitive")
     return isinstance(error, MemoryError) or any(said in str(error) for said in words)
 
 
 def check_name(name: str, names: Iterable[str], kind: str) -> str:
-    """Give `name` back if it is one of `names`, else say which names there are, and which is the nearest.
+    """Return `name` if it is one of `names`.
+
+    Raises:
+        InputError: Otherwise. The message lists the names and suggests the nearest one.
 
     >>> check_name("maxmn", ["softmax", "max-min"], "normalization")
     Traceback (most recent call last):
@@ -44,22 +47,26 @@ def check_name(name: str, names: Iterable[str], kind: str) -> str:
 
 
 def one_line(words: object, most: int = 300) -> str:
-    """Give what others say in one line that has an end and steers no terminal."""
+    """Return a text in one line of at most `most` letters, without control characters."""
     line = " ".join(str(words).split()).translate(CONTROLS)
     return line if len(line) <= most else f"{line[:most]}…"
 
 
 def import_extra(name: str, module: str) -> ModuleType:
-    """Import `module`, which the optional part `name` of this package brings, or say how to get it."""
+    """Import a module that an optional extra of this package installs.
+
+    Args:
+        name: The extra, such as "report".
+        module: The module.
+
+    Raises:
+        InputError: If it is not installed. The message has the command that installs it.
+    """
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
         if error.name != module.partition(".")[0]:
             raise
-        # By this very Python, as an environment need not be active for its commands to be called.
+        # With this Python, as its environment may not be the active one.
         install = f"{quote(sys.executable)} -m pip install -e '.[{name}]'"
         raise InputError(f"this needs the optional part {name}; where maxmincaps was checked out: {install}") from None
-
-
-known = check_name
-extra = import_extra

@@ -91,7 +91,7 @@ def vote(
     rule: Literal["majority", "summed"] = "majority",
     csv: Csv = None,
 ) -> None:
-    """Let several networks classify together, and list what they get wrong (table 2, figure 9).
+    """Classify by the majority vote of several networks, and list what they get wrong (table 2, figure 9).
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ def vote(
     found = together(models, rule)
     for run, model in zip(runs, models, strict=True):
         console.say(f"{model.error_percent:.2f} %  {len(model.wrong)} wrong  {run}")
-    _out(f"CombinedObserver: {found.error_percent:.2f} %, {len(found.wrong)} wrong", _named(wrong(found), runs[0]), csv)
+    _out(f"Together: {found.error_percent:.2f} %, {len(found.wrong)} wrong", _named(wrong(found), runs[0]), csv)
     if len(models) > 3:
         errors = spread(models, rule=rule)
         console.print(f"every three of them: {min(errors):.2f} to {max(errors):.2f} %")

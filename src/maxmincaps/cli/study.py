@@ -14,6 +14,7 @@ from maxmincaps.recipe import Recipe
 from maxmincaps.studies import STUDIES, find_study
 from maxmincaps.studies.study import DEFAULT_SCALE, Entry, Study, parse_only, select, unique
 from maxmincaps.studies.study_file import is_study_file
+from maxmincaps.wording import duration
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -283,9 +284,7 @@ def _announce_cost(missing: list[Recipe], folders: list[Path], workers: int) -> 
     basis = "a few timed steps" if not known else "finished runs"
     if 0 < known < len(missing):
         basis = f"finished runs for {known} of {len(missing)} runs, a few timed steps for the others"
-    minutes = 60 * cost.hours / workers
-    duration = f"{minutes:.0f} minutes" if minutes < 100 else f"{minutes / 60:.1f} hours"
-    console.say(f"about {duration} on this machine (estimated from {basis})")
+    console.say(f"about {duration(3600 * cost.hours / workers)} on this machine (estimated from {basis})")
     return cost
 
 

@@ -1,4 +1,4 @@
-"""How our commands look: progress bars with the time left, tables, bars of lengths."""
+"""Output of the commands: progress bars, tables, bars of lengths, CSV and JSON."""
 
 import csv
 import io
@@ -29,19 +29,19 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 class Terminal(Console):
-    """Prints words as they are: those of others, such as names of classes, can neither style nor steer it."""
+    """A console that prints text literally: names from files can neither style it nor change the terminal's state."""
 
     def __init__(self) -> None:
-        # A file or a pipe has no width: a table has there what it needs.
+        # Files and pipes have no width, so tables take what they need.
         width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else WIDE
         super().__init__(markup=False, emoji=False, highlight=False, width=width)
 
     def say(self, line: str | Text) -> None:
-        """Print a line that is not broken, however long it is: paths and commands are there to be copied."""
+        """Print a line without breaking it, so that paths and commands can be copied."""
         self.print(line, soft_wrap=True)
 
     def render_str(self, text: str, **settings: Any) -> Text:
-        """Make text of what is to be printed."""
+        """Convert a string to rich text without control characters."""
         return super().render_str(text.translate(CONTROLS), **settings)
 
 
@@ -49,7 +49,7 @@ console = Terminal()
 
 
 def styled(*parts: str | tuple[str, str]) -> Text:
-    """Put words together, some of them with a style: `styled(("✓", "green"), " done")`."""
+    """Join texts, some of them with a style: `styled(("✓", "green"), " done")`."""
     pairs = [(part, "") if isinstance(part, str) else part for part in parts]
     return Text.assemble(*((words.translate(CONTROLS), style) for words, style in pairs))
 
@@ -109,7 +109,7 @@ class ProgressBar(Observer):
         )
 
     def ended(self) -> None:
-        """Take the bar away."""
+        """Remove the bar."""
         if self.progress:
             self.progress.stop()
 
@@ -143,7 +143,7 @@ def print_json(value: Any) -> None:
 
 
 def table(title: str, *columns: str) -> Table:
-    """Open a table; columns whose name starts with # are numbers and stand to the right."""
+    """Return an empty table. Columns whose name starts with # are aligned to the right."""
     made = Table(title=title, title_justify="left", title_style="bold", header_style="bold")
     for column in columns:
         justify = "right" if column.startswith("#") else "left"

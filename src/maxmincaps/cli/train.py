@@ -20,6 +20,7 @@ from maxmincaps.recipe import (
 from maxmincaps.training.fit import fit
 from maxmincaps.training.observer import CombinedObserver, TensorBoard
 from maxmincaps.training.run import Run
+from maxmincaps.wording import duration
 
 
 def _flags(title: str, order: int) -> Parameter:
@@ -169,10 +170,3 @@ def _show_results(runs: list[Run]) -> None:
         if run.data.init_from_layers:
             console.say(f"started from {run.recipe.init_from}: {', '.join(run.data.init_from_layers)}")
         console.say(f"run: {run.folder}")
-
-
-def duration(seconds: float) -> str:
-    """Return a duration in a unit that suits it: 12 s, 3.4 min, 2.1 h."""
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.1f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"

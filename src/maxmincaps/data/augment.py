@@ -1,8 +1,7 @@
 """Crops, shifts and rotations of a whole batch at once, with an explicit generator.
 
 Each random function draws on the CPU and moves the few drawn numbers to the images, so that the same generator gives
-the same images on every device. Beside each stands the plain function that does what was drawn: `windows`, `shifted`,
-`rotated`.
+the same images on every device. It calls a deterministic function with what was drawn: `windows`, `shifted`, `rotated`.
 """
 
 import math
@@ -48,11 +47,11 @@ def centre_crop(images: Images, size: int) -> Images:
 
 
 def shifted(images: Images, right: Pixels, down: Pixels) -> Images:
-    """Move each image by its own (right, down) whole pixels; what enters from outside is zero."""
+    """Move each image by its own (right, down) whole pixels, with zeros outside."""
     height, width = images.shape[-2:]
     across, along = min(_largest(right), width), min(_largest(down), height)
     padded = functional.pad(images, (across, across, along, along))
-    # The window moves against the image; beyond one image's width there is nothing but zeros.
+    # The window moves opposite to the image; shifts beyond the image's width give zeros only.
     top, left = along - down.clamp(-along, along), across - right.clamp(-across, across)
     return windows(padded, top.to(images.device), left.to(images.device), height, width)
 
@@ -65,11 +64,11 @@ def shift(images: Images, most: int, generator: Generator) -> Images:
 
 
 def rotated(images: Images, degrees: Degrees) -> Images:
-    """Turn each image anticlockwise about its centre by its own angle; bilinear, zeros outside."""
+    """Rotate each image anticlockwise about its centre by its own angle (bilinear, zeros outside)."""
     height, width = images.shape[-2:]
     turn = degrees.to(images) * (math.pi / 180)
     cosine, sine, zero = torch.cos(turn), torch.sin(turn), torch.zeros_like(turn)
-    # A place of the result is looked up where it came from: turned back, in units of half the image.
+    # Each output position is mapped back to its origin, in units of half the image.
     first = torch.stack([cosine, -sine * (height / width), zero], dim=-1)
     second = torch.stack([sine * (width / height), cosine, zero], dim=-1)
     grid = functional.affine_grid(torch.stack([first, second], dim=1), list(images.shape), align_corners=False)
@@ -93,27 +92,27 @@ def flip(images: Images, generator: Generator) -> Images:
 
 
 def brightness(images: Images, most: float, generator: Generator) -> Images:
-    """Add one number of up to ±`most` to all pixels of an image, and stay inside 0…1."""
+    """Add one number of up to ±`most` to all pixels of an image, clipped to 0…1."""
     added = most * (2 * torch.rand(len(images), generator=generator, device="cpu") - 1)
     return (images + added.to(images)[:, None, None, None]).clamp(0, 1)
 
 
 def whiten(images: Images) -> Images:
-    """Give each image mean 0 and variance 1; an image of one colour becomes 0."""
+    """Scale each image to mean 0 and variance 1. An image of one colour becomes 0."""
     pixels = math.prod(images.shape[1:])
     deviation = images.std(dim=(1, 2, 3), correction=0, keepdim=True)
-    # As in Sabour's code: never divide by less than the deviation of a single pixel.
+    # As in Sabour's code, the divisor is at least the deviation of a single pixel.
     return (images - images.mean(dim=(1, 2, 3), keepdim=True)) / deviation.clamp(min=1 / math.sqrt(pixels))
 
 
 def crop_of(settings: DataSettings) -> int | None:
-    """Give the size of the window that the network sees, or None for the whole image."""
+    """Return the side of the window that the network sees, or None for the whole image."""
     crop = DEFAULT_CROPS.get(settings.dataset) if settings.crop is None else settings.crop
     return crop or None
 
 
 def for_training(settings: DataSettings) -> Callable[[Images, Generator], Images]:
-    """Give what happens to a batch of training images, in this order: rotate, shift, crop, flip, brightness, whiten."""
+    """Return the augmentation of training images, in this order: rotate, shift, crop, flip, brightness, whiten."""
     crop = crop_of(settings)
 
     def augment(images: Images, generator: Generator) -> Images:
@@ -133,7 +132,7 @@ def for_training(settings: DataSettings) -> Callable[[Images, Generator], Images
 
 
 def for_testing(settings: DataSettings) -> Callable[[Images], Images]:
-    """Give what happens to a batch of test images: the central window, whitened if the training images are."""
+    """Return the preprocessing of test images: the central window, whitened if training images are."""
     crop = crop_of(settings)
 
     def prepare(images: Images) -> Images:
@@ -145,7 +144,7 @@ def for_testing(settings: DataSettings) -> Callable[[Images], Images]:
 
 
 def image_size_after(settings: DataSettings, images: ImageSet) -> tuple[int, int]:
-    """Give (height, width) of what the network sees of `images`, so that it can size itself."""
+    """Return (height, width) of what the network sees of `images`."""
     crop = crop_of(settings)
     if crop is None:
         return images.height, images.width

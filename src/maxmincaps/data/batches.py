@@ -1,8 +1,7 @@
-"""An epoch of batches: seeded, on the device, shared out among ranks.
+"""Batches of an epoch: seeded, on the device, shared among processes.
 
-The dataset is one uint8 tensor, and a batch is a few of its rows made float: there is nothing for worker processes to
-do. What a batch holds is a pure function of (seed, epoch, batch number), so a run that is resumed in the middle of an
-epoch goes on with the same bits.
+The dataset is one uint8 tensor, and a batch is a few of its rows as floats, so no worker processes are needed. A batch
+depends on (seed, epoch, batch number) only, so a run that is resumed within an epoch continues with the same bits.
 """
 
 import hashlib
@@ -18,12 +17,12 @@ from maxmincaps.data.images import ImageSet
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Some images, as the network sees them."""
+    """Some images as the network sees them, pixels in 0…1."""
 
     images: Float[Tensor, "batch channel height width"]
     labels: Int64[Tensor, "batch"]
     indices: Int64[Tensor, "batch"]
-    """Where the images stand in their set."""
+    """Positions of the images in their set."""
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -41,10 +40,21 @@ def batches(
     world: int = 1,
     skip: int = 0,
 ) -> Iterator[Batch]:
-    """Give the batches of one epoch in their seeded order, from batch number `skip` on.
+    """Yield the batches of one epoch in their seeded order.
 
-    With `world` processes, each takes its contiguous share of every batch, augmented as one process would have done:
-    all draw for the whole batch. The last batch may be short, and a rank's share of it empty.
+    Each of `world` processes takes its contiguous share of every batch. All of them draw the augmentation of the whole
+    batch, so the images are those of one process. The last batch may be short, and a rank's share of it empty.
+
+    Args:
+        images: The training set.
+        batch_size: Images per batch, over all processes.
+        seed: Seed of order and augmentation.
+        epoch: Number of the epoch.
+        device: Where the batches are needed.
+        augment: Augmentation of a batch, given the images and a generator.
+        rank: Number of this process.
+        world: Number of processes.
+        skip: Number of batches to leave out at the beginning.
     """
     images = images.to(device)
     order = torch.randperm(len(images), generator=generator_for(seed, "order", epoch), device="cpu")
@@ -63,7 +73,7 @@ def ordered(
     device: torch.device | str = "cpu",
     prepare: Callable[[Tensor], Tensor] | None = None,
 ) -> Iterator[Batch]:
-    """Give all images once, in the order of the set, for evaluation."""
+    """Yield all images once, in the order of the set, for evaluation."""
     images = images.to(device)
     for start in range(0, len(images), batch_size):
         indices = torch.arange(start, min(start + batch_size, len(images)), device=device)
@@ -72,7 +82,7 @@ def ordered(
 
 
 def batch_count(images: int, batch_size: int) -> int:
-    """Count the batches of an epoch."""
+    """Return the number of batches of an epoch."""
     return -(-images // batch_size)
 
 
@@ -82,6 +92,6 @@ def as_float(pixels: UInt8[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
 
 
 def generator_for(seed: int, *purpose: str | int) -> Generator:
-    """Give a generator of its own to each purpose, such as (seed, "augment", epoch, batch number)."""
+    """Return a generator that depends on seed and purpose only, such as (seed, "augment", epoch, batch number)."""
     words = " ".join(str(word) for word in (seed, *purpose))
     return Generator().manual_seed(int.from_bytes(hashlib.sha256(words.encode()).digest()[:7]))

@@ -61,7 +61,7 @@ def cache_folder(cache: Path | None = None) -> Path:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Let one process at a time write the dataset `folder`. The others wait and then find it there."""
+    """Lock the dataset `folder` for one process. Others wait and then find the dataset there."""
     with writing(folder):
         make_directory(folder.parent)
     message = f"{folder}: another process has been fetching it for {LOCK_TIMEOUT_S // 60} minutes"

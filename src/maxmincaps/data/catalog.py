@@ -84,7 +84,7 @@ class Dataset:
     forms: tuple[Form, ...]
     sources: tuple[Web | Package | Made, ...]
     archives: tuple[str, ...] = ()
-    """Name patterns of archives that contain the published files."""
+    """Patterns for names of archives that contain the published files."""
     refused: Mapping[str, str] = field(default_factory=dict)
     """Published files that are refused, with the reason."""
     sha256: Mapping[str, str] = field(default_factory=dict)

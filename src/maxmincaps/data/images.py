@@ -1,4 +1,4 @@
-"""The images: one uint8 tensor with its labels, by the name of a dataset or from the user's own files."""
+"""Image sets: one uint8 tensor with labels, loaded by the name of a dataset or from the user's own files."""
 
 import hashlib
 import json
@@ -19,12 +19,15 @@ from maxmincaps.recipe import DataSettings
 
 Split = Literal["train", "test", "evaluation"]
 """`evaluation` is the test split, or all images of one's own data that has no test split."""
-LUMA = (0.299, 0.587, 0.114)  # how bright red, green and blue look (ITU-R BT.601, as Pillow's "L")
+LUMA = (0.299, 0.587, 0.114)  # weights of red, green and blue in grey (ITU-R BT.601, as Pillow's "L")
 
 
 @dataclass(frozen=True, eq=False)
 class ImageSet:
-    """Labelled images in memory."""
+    """Labelled images in memory.
+
+    `images` is uint8 (image, channel, height, width), `labels` is int64 (image,).
+    """
 
     images: UInt8[Tensor, "image channel height width"]
     labels: Int64[Tensor, "image"]
@@ -33,45 +36,45 @@ class ImageSet:
     name: str
     """The dataset they belong to."""
     regenerated: bool = False
-    """Made here by the authors' procedure, not the authors' own draw. Say so wherever a number from them appears."""
+    """Whether the set was made on this machine by the authors' procedure. Every number from it must state this."""
 
     def __len__(self) -> int:
         return len(self.labels)
 
     @property
     def channels(self) -> int:
-        """Give 1 for grey, 3 for colour."""
+        """1 for grey, 3 for colour."""
         return self.images.shape[1]
 
     @property
     def height(self) -> int:
-        """Give the images' height in pixels."""
+        """Height of an image in pixels."""
         return self.images.shape[2]
 
     @property
     def width(self) -> int:
-        """Give the images' width in pixels."""
+        """Width of an image in pixels."""
         return self.images.shape[3]
 
     def take(self, which: Int64[Tensor, "taken"] | slice) -> "ImageSet":
-        """Give the set of only these images, in this order."""
+        """Return a set with only these images, in this order."""
         return replace(self, images=self.images[which], labels=self.labels[which])
 
     def to(self, device: torch.device | str) -> "ImageSet":
-        """Move the images to a device; they are not copied if they are there already."""
+        """Return the set on a device. Nothing is copied if it is there already."""
         return replace(self, images=self.images.to(device), labels=self.labels.to(device))
 
 
 @dataclass(frozen=True, eq=False)
 class Splits:
-    """What one recipe trains on, chooses its best epoch by (if it holds any images out), and is tested on."""
+    """Training, validation (if the recipe has one) and test set of a recipe."""
 
     train: ImageSet
     validation: ImageSet | None
     test: ImageSet
 
     def digest(self) -> str:
-        """Name the images, labels and classes themselves, whatever file they came from: the SHA-256 of all of them."""
+        """Return the SHA-256 of all images, labels and class names, whatever files they came from."""
         found = hashlib.sha256(json.dumps(self.train.classes).encode())
         for images in filter(None, (self.train, self.validation, self.test)):
             for tensor in (images.images, images.labels):
@@ -89,9 +92,20 @@ def load(
     grey: bool | None = None,
     seed: int = 0,
 ) -> ImageSet:
-    """Load a dataset by name (fetched first if it is not on this machine), or the images of a folder or an .npz file.
+    """Load a dataset of the catalogue, or images of one's own.
 
-    `seed` decides how an own folder or array is divided, and which draw of a regenerated set it is.
+    A dataset that is not on this machine is fetched first; `maxmincaps.data.sources` describes from where.
+
+    Args:
+        name: A dataset's name, a folder with one subfolder per class, an .npz file, or a folder of .npy files.
+        split: "train", "test", or "evaluation": the test split, or all of one's own images if they have none.
+        cache: The folder of all datasets. Default: $MAXMINCAPS_CACHE, or the platform's cache folder.
+        image_size: Side to which the images are resized. Default: as they are.
+        grey: Whether to convert to grey (True) or to colour (False). Default: as they are.
+        seed: Seed of the split of one's own images, and the draw of a regenerated set.
+
+    Raises:
+        InputError: If there is no such dataset, or it cannot be fetched or read. The message states what to do.
 
     >>> load("mnist-5k", "test")  # doctest: +SKIP
     """
@@ -125,7 +139,7 @@ def images_of(settings: DataSettings, split: Split, *, cache: Path | None = None
 
 
 def splits(settings: DataSettings, *, cache: Path | None = None) -> Splits:
-    """Load what a recipe names: hold out its validation images, then keep the first `train_images` of the others."""
+    """Load the sets of a recipe: the last `validation` training images are for validation, the others for training."""
     train, test = (images_of(settings, split, cache=cache) for split in ("train", "test"))
     if train.images.shape[1:] != test.images.shape[1:]:
         like, other = ("×".join(map(str, images.images.shape[1:])) for images in (train, test))
@@ -142,12 +156,12 @@ def splits(settings: DataSettings, *, cache: Path | None = None) -> Splits:
     wanted = left if settings.train_images is None else settings.train_images
     if wanted > left:
         raise InputError(f"train_images: expected at most the {left} of {train.name}, found {wanted}")
-    held_out = train.take(slice(left, None)) if settings.validation else None
-    return Splits(train.take(slice(0, wanted)), held_out, test)
+    validation = train.take(slice(left, None)) if settings.validation else None
+    return Splits(train.take(slice(0, wanted)), validation, test)
 
 
 def fixed_subset(images: ImageSet, count: int) -> ImageSet:
-    """Give `count` images of the set, the same ones always, in their order; all of them if there are not so many."""
+    """Return `count` images, always the same ones, in their order. A smaller set is returned as it is."""
     if count >= len(images):
         return images
     chosen = np.random.RandomState(0).permutation(len(images))[:count]
@@ -155,7 +169,7 @@ def fixed_subset(images: ImageSet, count: int) -> ImageSet:
 
 
 def resized(images: ImageSet, size: int | None) -> ImageSet:
-    """Give the set with its images at `size` × `size`."""
+    """Return the set with its images resized to `size` × `size`."""
     if size is None or (images.height, images.width) == (size, size):
         return images
     formats.check_size(f"{images.name} at {size}×{size}", (len(images), images.channels, size, size))
@@ -164,13 +178,13 @@ def resized(images: ImageSet, size: int | None) -> ImageSet:
 
 
 def coloured(images: ImageSet, grey: bool | None) -> ImageSet:
-    """Give the set in grey or in colour, as asked, or as it is."""
+    """Return the set in grey (True), in colour (False), or unchanged (None)."""
     if grey is None or images.channels == (1 if grey else 3):
         return images
     if not grey:
         return replace(images, images=images.images.repeat(1, 3, 1, 1))
     luma = torch.tensor(LUMA, device=images.images.device)[:, None, None]
-    # Piece by piece, as floats of all images at once would take four times the memory of the set.
+    # In pieces, as floats of all images would take four times the memory of the set.
     pieces = [(piece * luma).sum(1, keepdim=True).round().to(torch.uint8) for piece in images.images.split(4096)]
     return replace(images, images=torch.cat(pieces))
 

@@ -1,8 +1,8 @@
-"""Rotated and background MNIST made from MNIST, by the procedure of Larochelle et al. (2007): same kind, another draw.
+"""Regenerate rotated and background MNIST from MNIST, by the procedure of Larochelle et al. (2007).
 
-Digits come from MNIST's training and test images pooled, without replacement: so never train on `mnist` and test on
-these. A rotated digit is looked up with Gaussian weights over 4×4 neighbours; a background digit is the pixelwise
-maximum of the digit and a patch of a photograph.
+Digits are drawn without replacement from MNIST's training and test images together. So never train on `mnist` and test
+on these sets. Rotated digits are interpolated with Gaussian weights over 4×4 neighbours. A background digit is the
+pixelwise maximum of the digit and a patch of a photograph.
 """
 
 import math
@@ -23,11 +23,11 @@ from maxmincaps.data.formats import Labels, Pixels, open_image, reading
 from maxmincaps.errors import InputError, import_extra
 
 PROCEDURES = {"rotated-mnist": 2, "background-mnist": 1}
-"""The version of each set's procedure: a new one for other pixels, so that no cache mixes them with the old ones."""
+"""Version of each set's procedure. It changes with the pixels, so that no cache mixes old and new ones."""
 TRAIN, TEST = 12_000, 50_000
 SIDE = 28
-SIGMA = 0.30  # of the Gaussian weights, in pixels; fitted to genuine images, which it gives back to 1/255
-CHUNK = 1_000  # images that are worked on together: their neighbours' indices fit the processor's cache best so
+SIGMA = 0.30  # of the Gaussian weights, in pixels; fitted to genuine images, which it reproduces to 1/255
+CHUNK = 1_000  # images that are computed together, so that the indices fit the processor's cache
 
 # Measured on genuine backgrounds, in grey values of 0…1.
 REAL = {"mean": 0.465, "sd": 0.216, "horizontal": 0.82, "vertical": 0.78}
@@ -35,7 +35,7 @@ PICTURES = (".jpg", ".jpeg", ".png")
 LEAST_SD = 0.125  # a flatter patch is ignored; the flattest genuine one seen has 0.128
 LEAST_CORRELATION = 0.4  # a patch whose neighbours agree less is noise to the eye
 CANDIDATES = 350_000
-# Every second, third, … pixel of a photograph: at full size, or averaged to less, neighbours are too alike.
+# Every second, third, … pixel of a photograph: at full size, or averaged, neighbours are too similar.
 REDUCTIONS = (2, 3, 4)
 
 SKIMAGE = "astronaut brick camera chelsea coffee coins grass gravel hubble_deep_field motorcycle_left rocket"
@@ -45,10 +45,16 @@ PHOTOGRAPHS = {"skimage": ("data", SKIMAGE), "sklearn": ("datasets/images", "chi
 def make(
     name: str, mnist: Mapping[str, tuple[Pixels, Labels]], seed: int = 0, photographs: Path | None = None
 ) -> dict[str, bytes]:
-    """Make the files of `rotated-mnist` or `background-mnist`; the same seed (and photographs) gives the same files.
+    """Return the files of `rotated-mnist` or `background-mnist`, by name.
 
-    On one machine, that is. On another a pixel of a rotated digit differs only where rounding ties in double precision,
-    which we have not met; backgrounds are chosen by sums that no library promises to the last bit.
+    On one machine, the same seed and photographs give the same files. Other machines may round differently: no such
+    pixel of a rotated digit is known; the choice of backgrounds depends on sums that may differ in the last bit.
+
+    Args:
+        name: The set.
+        mnist: (pixels, labels) of MNIST's splits "train" and "test".
+        seed: Seed of the draw.
+        photographs: A folder of photographs. Default: those of scikit-image and scikit-learn.
     """
     pixels = np.concatenate([mnist["train"][0], mnist["test"][0]])[:, 0]
     labels = np.concatenate([mnist["train"][1], mnist["test"][1]]).astype(np.uint8)
@@ -69,9 +75,9 @@ def make(
 def rotated(
     digits: UInt8[Tensor, "image height width"], radians: Float[Tensor, "image"]
 ) -> UInt8[Tensor, "image height width"]:
-    """Turn each digit about its centre; each pixel is the Gaussian mean of the 4×4 pixels around its origin.
+    """Rotate each digit about its centre. Each pixel is the Gaussian mean of the 4×4 pixels around its origin.
 
-    In double precision: processors differ in the last bit, which single precision takes to a pixel in a few 100,000.
+    Computed in double precision: in single precision, processors disagree in one pixel of a few 100,000.
     """
     count, height, width = digits.shape
     down, right = torch.meshgrid(
@@ -92,12 +98,12 @@ def rotated(
 
 
 def _neighbours(origin: Float[Tensor, "image place"], size: int) -> tuple[list[Tensor], list[Tensor]]:
-    """Give the four nearest whole coordinates on one axis and their normalised Gaussian weights."""
+    """Return the four nearest whole coordinates on one axis and their normalised Gaussian weights."""
     base = origin.floor()
     places = [base + step for step in (-1, 0, 1, 2)]
     weights = [torch.exp((place - origin) ** 2 / (-2 * SIGMA**2)) for place in places]
     total = torch.stack(weights).sum(0)
-    # What lies further out than the zeros around the image is as black as they are.
+    # Positions beyond the padding are as black as the padding.
     return [place.clamp(-4, size + 3).long() for place in places], [weight / total for weight in weights]
 
 
@@ -125,10 +131,10 @@ def read_photographs(folder: Path | None = None) -> list[UInt8[ndarray, "height 
 def patches(
     photographs: list[UInt8[ndarray, "height width"]], count: int, random: np.random.RandomState
 ) -> UInt8[ndarray, "patch height width"]:
-    """Choose patches from random places so that they look, on the whole, like the genuine backgrounds.
+    """Choose patches from random places, with the statistics of the genuine backgrounds.
 
-    Of all ways to choose among random candidates, this is the most even one whose mean, variance and squared
-    differences of neighbours are the genuine ones; where no choice reaches those, it comes as near as it can.
+    Among all choices with the genuine mean, variance and squared differences of neighbours, this one has the greatest
+    entropy. If no choice has those statistics, it comes as near as possible.
     """
     candidates, measures = _candidates(photographs, max(CANDIDATES, 3 * count), random)
     if len(candidates) < count:
@@ -142,7 +148,7 @@ def patches(
 
 
 def _candidates(photographs: list[ndarray], count: int, random: np.random.RandomState) -> tuple[ndarray, ndarray]:
-    """Look at `count` random places, equally many in each photograph at each size; keep what could be a background."""
+    """Cut `count` random patches, equally many from each photograph and size, and keep those with enough contrast."""
     smaller = [photograph[::step, ::step] for photograph in photographs for step in REDUCTIONS]
     views = [sliding_window_view(one, (SIDE, SIDE)) for one in smaller if min(one.shape) >= 2 * SIDE]
     share = -(-count // len(views))
@@ -160,7 +166,7 @@ def _candidates(photographs: list[ndarray], count: int, random: np.random.Random
 
 
 def _measures(cut: UInt8[ndarray, "patch height width"]) -> Float[ndarray, "patch four"]:
-    """Give each patch's mean, variance, and mean squared difference of horizontal and of vertical neighbours."""
+    """Return mean, variance, and mean squared difference of horizontal and of vertical neighbours of each patch."""
     found = []
     for some in torch.from_numpy(cut).split(4 * CHUNK):
         grey = some.float() / 256
@@ -185,9 +191,9 @@ def _raw_moments(measures: Float[ndarray, "patch four"]) -> Float[ndarray, "patc
 
 
 def _chances(moments: ndarray, target: ndarray, count: int) -> Float[ndarray, "patch"]:
-    """Give each candidate the chance to be chosen under which the expected moments are the target's.
+    """Return the probability of each candidate under which the expected moments are the target's.
 
-    The chances with the greatest entropy are logistic in the moments; Newton's method finds their five weights.
+    The probabilities with the greatest entropy are logistic in the moments; Newton's method finds their five weights.
     """
     scaled = (moments - target) / moments.std(axis=0)
     known = np.concatenate([np.ones((len(scaled), 1)), scaled], axis=1)
@@ -207,7 +213,7 @@ def _chances(moments: ndarray, target: ndarray, count: int) -> Float[ndarray, "p
 
 @dataclass(frozen=True)
 class Statistics:
-    """What can be compared between two sets of backgrounds, in grey values of 0…1."""
+    """Statistics of a set of images, in grey values of 0…1."""
 
     mean: float
     sd: float
@@ -216,11 +222,11 @@ class Statistics:
     vertical: float
     """Correlation of a pixel with the one below."""
     least_sd: float
-    """Of one image."""
+    """Smallest standard deviation of one image."""
 
 
 def statistics(images: UInt8[ndarray, "image height width"], border: int | None = None) -> Statistics:
-    """Measure images, or only their border of some pixels, which the digits seldom reach."""
+    """Compute the statistics of images, or of a border of some pixels, which the digits seldom reach."""
     grey = images.astype(np.float32) / 256
     inside = np.ones(grey.shape[1:], bool)
     if border is not None:
@@ -238,5 +244,5 @@ def statistics(images: UInt8[ndarray, "image height width"], border: int | None 
 def _correlation(one: ndarray, other: ndarray, where: ndarray) -> float:
     first, second = one[:, where].ravel(), other[:, where].ravel()
     first, second = first - first.mean(dtype=np.float64), second - second.mean(dtype=np.float64)
-    # A sum over millions of products, not a library routine that would hold several copies of them.
+    # Dot products need less memory than a library routine, which would hold several copies.
     return float(np.dot(first, second) / math.sqrt(np.dot(first, first) * np.dot(second, second)))

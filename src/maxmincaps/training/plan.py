@@ -10,6 +10,7 @@ from torch import Tensor
 from maxmincaps.capsules.losses import capsule_loss
 from maxmincaps.capsules.network import CapsNet
 from maxmincaps.recipe import Recipe
+from maxmincaps.wording import duration
 
 MOST_CHILDREN = 10_000
 """More children than in any network of the paper (9,216, for CIFAR10 with padding)."""
@@ -39,11 +40,9 @@ class TrainingPlan:
 
     def summary(self) -> str:
         """Return one line of text."""
-        hours, minutes = self.seconds / 3600, self.seconds / 60
-        duration = f"{hours:.1f} h" if hours >= 1 else f"{minutes:.0f} min" if minutes >= 1 else f"{self.seconds:.0f} s"
         return (
             f"{self.children:,} children, {self.parameters:,} parameters, "
-            f"about {self.memory_bytes / 1e9:.1f} GB of memory and {duration} of training"
+            f"about {self.memory_bytes / 1e9:.1f} GB of memory and {duration(self.seconds)} of training"
         )
 
 
