@@ -104,6 +104,10 @@ class NetworkSettings(Settings):
     """The routing coefficients of the first iteration. Default: the normalization's own (1.0; softmax: 1/parents;
     leaky-softmax: 1/(parents + 1))."""
 
+    logit_gain: float = Field(1.0, gt=0)
+    """Factor on the logits before they are normalized. Max-Min does not depend on it; a large one makes Softmax
+    decide."""
+
     full_backpropagation: bool = False
     """Backpropagate through all routing iterations, as Sabour's code does. The paper does not."""
 
@@ -152,6 +156,12 @@ class NetworkSettings(Settings):
 
     primary_scale: float = Field(1.0, gt=0)
     """PrimaryCaps' pre-activations are multiplied by this. (Sabour's code divides them by the number of types.)"""
+
+    scale_primary_bias: bool = True
+    """Multiply the bias of PrimaryCaps by `primary_scale` too. (Sabour's code adds it after the division.)"""
+
+    primary_bias: float | None = None
+    """Initial bias of PrimaryCaps. Default: that of `initial_values`."""
 
     decoder: tuple[PositiveInt, ...] = (512, 1024)
     """Widths of the decoder's hidden layers."""
@@ -218,8 +228,9 @@ class TrainingSettings(Settings):
     reconstruction_weight: float = Field(0.0005, ge=0)
     """The weight of the squared error of a reconstructed pixel. (Sabour's code: 20 times as much.)"""
 
-    initial_values: Literal["torch", "sabour"] = "torch"
-    """Initial weights of convolutions and decoder: PyTorch's own, or those of Sabour's code."""
+    initial_values: Literal["torch", "sabour", "as-coded"] = "torch"
+    """Initial weights of convolutions and decoder: PyTorch's own, or those of Sabour's code (`sabour`). `as-coded`
+    draws W from the truncated normal distribution of that code too."""
 
     layer_rates: Literal["fast", "slow"] = "fast"
     """The layer-wise learning rates and the initial size of W: `fast` for little data or time; `slow`, a small W with a

@@ -1,13 +1,19 @@
 """The network as a whole: shapes, counts, what it answers, what flows back."""
 
+import inspect
+import re
+
 import pytest
 import torch
 from jaxtyping import TypeCheckError
 
-from maxmincaps import NORMALIZATIONS, CapsNet, capsule_loss, margin_loss, squash
+from maxmincaps import NORMALIZATIONS, CapsNet, Recipe, RoutedCapsules, capsule_loss, margin_loss, routing_steps, squash
 from maxmincaps.capsules.decoder import keep_only
 from maxmincaps.capsules.layers import PrimaryCapsules
+from maxmincaps.capsules.losses import capsule_losses
 from maxmincaps.errors import InputError
+from maxmincaps.recipe import NetworkSettings
+from maxmincaps.training.checkpoint import network_for
 
 TINY = {"conv_channels": 8, "types": 2, "part_pose": 4, "class_pose": 6, "decoder": (16,)}
 
@@ -28,6 +34,21 @@ def test_the_mnist_network_has_the_papers_shapes(images):
     assert output.poses.shape == (3, 10, 16)
     assert output.lengths.shape == (3, 10)
     assert output.reconstruction.shape == images.shape
+
+
+def test_the_settings_of_a_recipe_are_those_of_the_network():
+    """Names and defaults; a recipe has image shape and classes from its images."""
+    arguments = inspect.signature(CapsNet).parameters
+    ours = {name: argument.default for name, argument in arguments.items() if name not in ("image_shape", "classes")}
+    assert ours == {name: field.default for name, field in NetworkSettings.model_fields.items()}
+    assert network_for(Recipe(), (1, 28, 28), 10).config == CapsNet().config
+
+
+def test_every_argument_is_documented():
+    for public in (CapsNet, PrimaryCapsules, RoutedCapsules, routing_steps, capsule_losses, margin_loss):
+        described = inspect.getdoc(public)
+        for name in inspect.signature(public).parameters:
+            assert re.search(rf"^    \*{{0,2}}{name}: \w", described, re.MULTILINE), (public, name)
 
 
 def test_the_mnist_network_has_8215568_parameters():

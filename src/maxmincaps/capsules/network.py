@@ -48,6 +48,7 @@ class CapsNet(nn.Module):
         low: Lower bound of Max-Min, p in the paper. Default: 0.
         high: Upper bound of Max-Min, q in the paper. Default: 1.
         start: Routing coefficients of the first iteration. Default: the normalization's own.
+        logit_gain: Factor on the logits before they are normalized. Max-Min does not depend on it.
         full_backpropagation: Whether gradients flow through all iterations, as in Sabour's code, instead of through the
             last weighted sum only.
         routing_bias: Whether to add a learned bias to each parent's weighted sum, as Sabour's code does.
@@ -67,6 +68,8 @@ class CapsNet(nn.Module):
         relu: Whether PrimaryCaps applies ReLU.
         squash_parts: Whether PrimaryCaps applies squash.
         primary_scale: Factor on the pre-activations of PrimaryCaps.
+        scale_primary_bias: Whether `primary_scale` applies to the bias of PrimaryCaps too.
+        primary_bias: Initial bias of PrimaryCaps. Default: PyTorch's random values.
         decoder: Widths of the decoder's hidden layers.
         convolution: How PrimaryCaps is computed: "spectral", "direct", or whichever is faster ("auto").
 
@@ -92,6 +95,7 @@ class CapsNet(nn.Module):
         low: float | None = None,
         high: float | None = None,
         start: float | None = None,
+        logit_gain: float = 1.0,
         full_backpropagation: bool = False,
         routing_bias: bool = False,
         stem: str | nn.Module = "conv1",
@@ -108,6 +112,8 @@ class CapsNet(nn.Module):
         relu: bool = True,
         squash_parts: bool = True,
         primary_scale: float = 1.0,
+        scale_primary_bias: bool = True,
+        primary_bias: float | None = None,
         decoder: Sequence[int] = (512, 1024),
         convolution: Literal["auto", "spectral", "direct"] = "auto",
     ) -> None:
@@ -168,6 +174,8 @@ class CapsNet(nn.Module):
             relu=relu,
             squash=squash_parts,
             scale=primary_scale,
+            scale_bias=scale_primary_bias,
+            initial_bias=primary_bias,
             convolution=convolution,
         )
         children = torch.Size(self.grid).numel()
@@ -182,6 +190,7 @@ class CapsNet(nn.Module):
                 class_pose,
                 normalization=normalization_of(normalization).with_settings(start=start, low=low, high=high),
                 iterations=iterations,
+                logit_gain=logit_gain,
                 bias=routing_bias,
                 full_backpropagation=full_backpropagation,
             )

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +20,8 @@ from maxmincaps.errors import InputError, one_line
 from maxmincaps.recipe import Recipe
 from maxmincaps.training.checkpoint import network_for
 from maxmincaps.training.memory import keep_large_blocks
+
+SABOUR_SIGMA = 0.1
 
 
 @contextmanager
@@ -57,9 +60,15 @@ def initial_network(recipe: Recipe, train: ImageSet) -> CapsNet:
         fold_multipliers(network)
         with torch.no_grad():  # the initial values of all runs so far: with warm-up they need no gain
             network.primary.convolution.weight.div_(INITIAL_GAIN)
-        if recipe.initial_values == "sabour":
+        if recipe.initial_values != "torch":
             _initialise_as_sabour(network)
-        network.digits.reset_parameters(recipe.vote_sigma or LAYER_RATES[recipe.layer_rates].vote_sigma(network.digits))
+            if recipe.primary_bias is not None:
+                nn.init.constant_(cast(Tensor, network.primary.convolution.bias), recipe.primary_bias)
+        if recipe.initial_values == "as-coded":
+            network.digits.sigma = SABOUR_SIGMA
+        else:
+            rule = LAYER_RATES[recipe.layer_rates]
+            network.digits.reset_parameters(recipe.vote_sigma or rule.vote_sigma(network.digits))
     return network
 
 
@@ -73,6 +82,7 @@ def optimizer_for(recipe: Recipe, network: CapsNet) -> torch.optim.Optimizer:
     chosen = {"primary": recipe.primary_rate, "digits": recipe.vote_rate}
     for group in groups:
         group["rate"] = chosen.get(group["name"]) or group["rate"]
+        group["lr"] = recipe.learning_rate * group["rate"]
         group["name"] = {"digits": "votes"}.get(group["name"], group["name"])
     settings = {"lr": recipe.learning_rate, "betas": (0.9, 0.999), "eps": 1e-8, "fused": True}
     if recipe.optimizer == "adamw":
@@ -141,5 +151,5 @@ def _initialise_as_sabour(network: CapsNet) -> None:
         if name.endswith("bias"):
             nn.init.constant_(parameter, 0.1)
         else:
-            sigma = 0.05 if name.startswith("conv1") else 0.1
+            sigma = 0.05 if name.startswith("conv1") else SABOUR_SIGMA
             nn.init.trunc_normal_(parameter, std=sigma, a=-2 * sigma, b=2 * sigma)
