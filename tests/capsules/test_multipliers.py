@@ -54,12 +54,12 @@ def test_weights_move_between_layers_of_different_multipliers():
 
 def test_what_the_optimizer_holds_is_what_the_state_dict_has():
     """So that averages and copies made through either agree."""
-    layer = RoutedCapsules(600, 4)
+    layer = RoutedCapsules(2000, 4)
     assert layer.multiplier != 1
     for name, parameter in layer.named_parameters():
         assert layer.state_dict()[name].data_ptr() == parameter.data_ptr()
-    moved = torch.func.functional_call(layer, dict(layer.named_parameters()), torch.ones(1, 600, 8))
-    assert moved.equal(layer(torch.ones(1, 600, 8)))
+    moved = torch.func.functional_call(layer, dict(layer.named_parameters()), torch.ones(1, 2000, 8))
+    assert moved.equal(layer(torch.ones(1, 2000, 8)))
 
 
 def test_layers_of_other_programs_get_no_multiplier():

@@ -48,7 +48,7 @@ def test_every_argument_is_documented():
     for public in (CapsNet, PrimaryCapsules, RoutedCapsules, routing_steps, capsule_losses, margin_loss):
         described = inspect.getdoc(public)
         for name in inspect.signature(public).parameters:
-            assert re.search(rf"^    \*{{0,2}}{name}: \w", described, re.MULTILINE), (public, name)
+            assert re.search(rf"^    \*{{0,2}}{name}: \S", described, re.MULTILINE), (public, name)
 
 
 def test_the_mnist_network_has_8215568_parameters():

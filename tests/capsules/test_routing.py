@@ -225,3 +225,30 @@ def test_large_batches_are_divided_on_an_accelerator_too(monkeypatch):
     assert [len(piece.votes) for piece in routing.votes_in_pieces(parts, weights)] == [5]
     monkeypatch.setattr(routing, "DEVICE_BYTES", 2 * 36 * 10 * 16 * 4)
     assert [len(piece.votes) for piece in routing.votes_in_pieces(parts, weights)] == [2, 2, 1]
+
+
+@given(u=votes(), r=st.integers(1, 4), power=st.integers(-8, 8))
+def test_max_min_does_not_depend_on_the_gain_of_its_logits(u, r, power):
+    """Exactly, for powers of two: multiplying by them rounds nothing."""
+    assert route(u, "max-min", r, logit_gain=2.0**power).equal(route(u, "max-min", r))
+
+
+def test_softmax_depends_on_the_gain_of_its_logits():
+    u = torch.randn(1, 6, 4, 5, generator=torch.Generator().manual_seed(0))
+    largest = [
+        list(routing_steps(u, "softmax", 3, logit_gain=gain))[-1].couplings.amax(dim=-1).mean()
+        for gain in (1.0, 4.0, 16.0)
+    ]
+    assert largest[0] < largest[1] < largest[2]
+
+
+@names
+@given(u=votes(), r=st.integers(1, 3), gain=st.sampled_from([0.3, 4.0]))
+def test_a_gain_of_the_logits_is_that_of_the_literal_procedure(name, u, r, gain):
+    literal = [ones_procedure(image, r, name, start_of(name, u), gain) for image in u]
+    assert_near(route(u, name, r, logit_gain=gain), torch.stack(literal))
+
+
+def start_of(name, u):
+    parents = u.shape[2]
+    return {"softmax": 1 / parents, "leaky-softmax": 1 / (parents + 1)}.get(name, 1.0)

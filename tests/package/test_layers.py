@@ -4,13 +4,15 @@ import copy
 import pickle
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
+import jaxtyping
 import pytest
 import torch
 from torch import nn
 
-from maxmincaps import CapsNet, PrimaryCapsules, RoutedCapsules
+from maxmincaps import CapsNet, InputError, PrimaryCapsules, RoutedCapsules, capsule_loss, margin_loss
 
 
 def stacked(**settings):
@@ -107,6 +109,56 @@ def test_layers_work_in_double_and_under_autocast(images):
     assert (rough.double() - exact).norm() < 0.1 * exact.norm()
 
 
+@pytest.mark.parametrize("settings", [{}, {"normalization": "softmax", "full_backpropagation": True}])
+def test_gradients_of_single_images_come_from_vmap(settings):
+    network = CapsNet(conv_channels=64, types=2, decoder=(8,), convolution="spectral", **settings)
+    images, labels = torch.rand(3, 1, 28, 28), torch.tensor([3, 1, 4])
+    parameters = dict(network.named_parameters())
+
+    def loss(parameters, image, label):
+        output = torch.func.functional_call(network, parameters, (image[None], label[None]))
+        return capsule_loss(output, image[None], label[None])
+
+    with no_shape_checks():
+        each = torch.func.vmap(torch.func.grad(loss), in_dims=(None, 0, 0))(parameters, images, labels)
+    for index in range(3):
+        gradients = torch.autograd.grad(loss(parameters, images[index], labels[index]), list(parameters.values()))
+        for name, gradient in zip(parameters, gradients, strict=True):
+            torch.testing.assert_close(each[name][index], gradient, rtol=1e-3, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: PrimaryCapsules(6, kernel=3)(torch.rand(2, 5, 9, 9)), r"PrimaryCapsules: .*6, .*found \(2, 5, 9, 9\)"),
+        (lambda: PrimaryCapsules(6, kernel=3)(torch.ones(2, 6, 9, 9, dtype=torch.uint8)), r"PrimaryCapsules: .*uint8"),
+        (lambda: RoutedCapsules(7, 2)(torch.rand(3, 8, 8)), r"RoutedCapsules: .*\(batch, 7, 8\), found \(3, 8, 8\)"),
+        (lambda: CapsNet(conv_channels=4, types=2)(torch.ones(2, 1, 28, 28, dtype=torch.uint8)), r"CapsNet: .*uint8"),
+        (lambda: margin_loss(torch.rand(2, 10), torch.tensor([1.0, 2.0])), r"margin_loss: .*integer labels.*float32"),
+        (lambda: RoutedCapsules(1, 2_000_000), r"RoutedCapsules: .*1,000,000 parents, found 2,000,000"),
+    ],
+)
+def test_wrong_input_names_the_layer_what_it_expected_and_what_it_found(call, words):
+    with no_shape_checks(), pytest.raises(InputError, match=words):
+        call()
+
+
+@contextmanager
+def no_shape_checks():
+    """Without the checks that only tests have, which would be first."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    try:
+        yield
+    finally:
+        jaxtyping.config.update("jaxtyping_disable", False)
+
+
+def test_a_layer_shows_its_normalization():
+    assert "normalization=softmax" in repr(RoutedCapsules(7, 2, normalization="softmax"))
+    assert "normalization=max-min" in repr(CapsNet(conv_channels=4, types=2, high=0.5))
+    assert "normalization=sigmoid" in repr(RoutedCapsules(7, 2, normalization=torch.sigmoid))
+
+
 def test_layers_and_networks_compile():
     """In a process of its own: what checks shapes at every call in these tests cannot be compiled."""
     words = [
@@ -119,4 +171,4 @@ def test_layers_and_networks_compile():
     ]
     done = subprocess.run([sys.executable, *words], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
-    assert "7 passed" in done.stdout
+    assert " passed" in done.stdout

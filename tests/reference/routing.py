@@ -24,8 +24,8 @@ def softmax_procedure(votes, r):
     return torch.stack(v)
 
 
-def ones_procedure(votes, r, normalization="max-min", start=1.0):
-    """The second box of section 2, for any normalization in the place of Max-Min."""
+def ones_procedure(votes, r, normalization="max-min", start=1.0, gain=1.0):
+    """The second box of section 2, for any normalization in the place of Max-Min, of logits times a gain."""
     children, parents = len(votes), len(votes[0])
     b = [[votes.new_zeros(()) for _ in range(parents)] for _ in range(children)]
     c = [[start for _ in range(parents)] for _ in range(children)]
@@ -33,7 +33,7 @@ def ones_procedure(votes, r, normalization="max-min", start=1.0):
         s = [sum(c[i][j] * votes[i][j] for i in range(children)) for j in range(parents)]
         v = [squash(s[j]) for j in range(parents)]
         b = [[b[i][j] + votes[i][j].dot(v[j]) for j in range(parents)] for i in range(children)]
-        c = [LITERAL[normalization](b[i]) for i in range(children)]
+        c = [LITERAL[normalization]([gain * b[i][j] for j in range(parents)]) for i in range(children)]
     return torch.stack(v)
 
 

@@ -18,6 +18,7 @@ from maxmincaps.capsules.frequencies import Pair
 from maxmincaps.capsules.multipliers import ScaledWeights
 from maxmincaps.capsules.phases import Geometry
 from maxmincaps.capsules.spectral import spectral_convolution
+from maxmincaps.capsules.tracing import is_tracing
 from maxmincaps.errors import InputError, check_name
 
 METHODS = ("auto", "spectral", "unfold", "direct")
@@ -53,7 +54,7 @@ def strided_convolution(
 
 def _chosen(method: str, geometry: Geometry, images: Tensor, weight: Tensor) -> str:
     (out, channel), batch, device = weight.shape[:2], images.shape[0], images.device.type
-    if torch.compiler.is_compiling() or torch.jit.is_tracing():
+    if is_tracing(images, weight):
         return "direct"
     if min(geometry.outputs) < 1 or images.shape[1] != channel:
         return "direct"  # which says best what is wrong

@@ -8,12 +8,20 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from maxmincaps.capsules.shapes import Images, Labels, Poses
+from maxmincaps.capsules.tracing import is_tracing
 
 
 def keep_only(poses: Poses, classes: Labels) -> Float[Tensor, "batch numbers"]:
     """Zero the poses of all classes but the given one, (batch), and flatten them to (batch, class · pose)."""
-    kept = nn.functional.one_hot(classes, poses.shape[1]).to(poses.dtype)
+    kept = one_hot(classes, poses.shape[1], poses.dtype)
     return (poses * kept.unsqueeze(-1)).flatten(1)
+
+
+def one_hot(labels: Labels, classes: int, dtype: torch.dtype) -> Float[Tensor, "batch classes"]:
+    """Return 1 for the labelled class of each image and 0 for others, (batch, class)."""
+    if is_tracing(labels):  # torch's function looks at the labels, which `torch.func.vmap` does not allow
+        return (labels.unsqueeze(1) == torch.arange(classes, device=labels.device)).to(dtype)
+    return nn.functional.one_hot(labels, classes).to(dtype)
 
 
 class Decoder(nn.Module):

@@ -20,17 +20,17 @@ from maxmincaps.capsules.routing import (
     RoutingStep,
     UnformedVotes,
     VoteProducts,
-    is_tracing,
     routing_steps,
     squash,
     votes_in_pieces,
 )
 from maxmincaps.capsules.shapes import Couplings, Images, Parts, Poses
+from maxmincaps.capsules.tracing import is_tracing
 from maxmincaps.errors import InputError
 
 # The first steps of Adam move all weights of a sum the same way, so a sum moves the further the larger its fan-in is.
 # The multipliers shrink with the fan-in above these values; docs/training.md says how they were chosen.
-PRIMARY_FAN_IN, VOTE_FAN_IN = 160, 1000
+PRIMARY_FAN_IN, VOTE_FAN_IN = 160, 2000
 
 INITIAL_GAIN = 2.0
 """Initial weights are so much larger than PyTorch's (PrimaryCapsules) or than those at which a parent's sum is as large

@@ -4,8 +4,8 @@ from typing import Any, NamedTuple
 
 from jaxtyping import Float
 from torch import Tensor
-from torch.nn.functional import one_hot
 
+from maxmincaps.capsules.decoder import one_hot
 from maxmincaps.capsules.network import CapsNetOutput
 from maxmincaps.capsules.shapes import Images, Labels, Lengths
 from maxmincaps.errors import InputError
@@ -42,7 +42,7 @@ def margin_loss(
     """
     if labels.is_floating_point() or labels.is_complex():
         raise InputError(f"margin_loss: expected integer labels, found {labels.dtype}; use labels.long()")
-    present = one_hot(labels.long(), lengths.shape[1]).to(lengths.dtype)
+    present = one_hot(labels.long(), lengths.shape[1], lengths.dtype)
     too_short = (high - lengths).relu().square()
     too_long = (lengths - low).relu().square()
     losses = (present * too_short + down_weight * (1 - present) * too_long).sum(dim=1)

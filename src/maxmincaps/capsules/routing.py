@@ -195,16 +195,6 @@ class UnformedVotes:
         return (seen * self.parts).sum(dim=2).permute(1, 2, 0)
 
 
-def is_tracing(*tensors: Tensor) -> bool:
-    """Return whether operators are traced or transformed (`torch.compile`, export, jit, `torch.func`).
-
-    Code that works in pieces or has custom gradients gives way to plain operators then.
-    """
-    if torch.compiler.is_compiling() or torch.jit.is_tracing():
-        return True
-    return any(torch.func.debug_unwrap(tensor, recurse=False) is not tensor for tensor in tensors)
-
-
 def routing_steps(
     votes: Votes | VoteProducts,
     normalization: NormalizationChoice = "max-min",
