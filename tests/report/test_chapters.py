@@ -18,6 +18,9 @@ from maxmincaps.report.items import ReportData, matched_networks
 from maxmincaps.report.record_chapter import mnist_record
 from maxmincaps.report.variations import ablations, iterations, other_normalizations
 from maxmincaps.studies import STUDIES
+from maxmincaps.studies.table import budget_in_words
+from maxmincaps.training.run import Run
+from maxmincaps.training.schema import EpochMetrics
 from tests.analysis.runs import diverge, make_run, make_study, write_lengths
 
 
@@ -140,7 +143,8 @@ def test_an_ablation_without_a_result_keeps_its_line_and_others_are_compared_by_
     assert told == {"no ReLU  (n = 0 and 3 diverged)": "no result", f"{left_out}  (n = 0)": "not run"}
     drawn = {names[line.get_ydata()[0]]: line.get_xdata()[0] for line in axes.lines if line.get_marker() == "D"}
     assert drawn["reconstruction 20×  (n = 2)"] == pytest.approx(-0.5)
-    assert items["ablations-in-numbers"].content.rows[0][:4] == ("default", "98.00 ± 1.00", "98.00 ± 1.00", "3")
+    first = items["ablations-in-numbers"].content.rows[0]
+    assert (*first[:3], first[4]) == ("default", "98.00 ± 1.00", "98.00 ± 1.00", "3")
 
 
 def test_answers_about_networks_that_nobody_can_name_are_not_taken_for_the_papers_budget():
@@ -220,10 +224,34 @@ def test_a_quarter_size_network_is_said_to_be_one_and_stands_beside_the_papers(t
         types = 16 if run.recipe.dataset == "cifar10" else 8
         recipe = run.recipe.with_changes(conv_channels=64, types=types)
         quarter.append(replace(make_run(tmp_path, recipe, 0.8), images=run.images))
-    from maxmincaps.studies.table import budget_in_words
-
     assert all("quarter-size network" in budget_in_words(run) for run in quarter)
     assert not any("network" in budget_in_words(run) for run in paper.values())
+
+
+def test_settings_of_the_study_of_inactive_capsules_are_compared_by_matched_pairs_of_validation_accuracies(tmp_path):
+    runs = make_study(tmp_path, "inactive", "quarter", lambda entry: 90.0)
+    for (line, _, _, seed), run in runs.items():
+        validated = 0.8 + 0.01 * seed + 0.05 * line.startswith("Max-Min")
+        lines = [
+            EpochMetrics(
+                epoch=epoch + 1,
+                running_train_accuracy=0.9,
+                validation_accuracy=validated,
+                test_accuracy=0.5,
+                dead_children=0.25,
+                seconds=1,
+            )
+            for epoch in range(run.recipe.epochs)
+        ]
+        run.folder.mkdir(parents=True)
+        Run(run.folder).write("history.jsonl", lines)
+    items = by_name(ablations(report_data(runs.values())))
+    row = next(row for row in items["inactive-compared"].content.rows if row[:2] == ("MNIST", "no ReLU"))
+    assert row[2:6] == ("81.00 ± 1.00", "86.00 ± 1.00", "81.00 ± 1.00", "+5.00 (+5.00 to +5.00, n = 3)")
+    table = items["inactive"].content
+    assert {row[table.columns.index("Inactive")] for row in table.rows} <= {"25.00 ± 0.00", "25.00"}
+    drawn = items["inactive-by-setting"].content.axes[0].lines[0].get_ydata()
+    assert set(drawn) == {25.0}
 
 
 def test_no_command_names_an_absolute_path(data, runs, monkeypatch):

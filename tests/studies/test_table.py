@@ -142,7 +142,7 @@ def test_a_budget_is_told_with_all_that_makes_it_smaller_than_the_paper(serial):
     assert records.budget_in_words(paper) == "8 epochs of 120 images, regenerated images"
     assert records.budget_in_words(row | {"skipped_steps": 8, "steps": 9}) == words + ", 8 of 9 steps skipped"
     held_out = paper | {"validation": 1000, "regenerated": False}
-    assert records.budget_in_words(held_out) == "8 epochs of 120 images, best epoch by 1,000 held-out training images"
+    assert records.budget_in_words(held_out) == "8 epochs of 120 images, best epoch by 1,000 validation images"
 
 
 def test_a_budget_tells_what_the_products_were_computed_in_and_not_what_was_asked_for(serial):

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from maxmincaps.analysis.measures import best_accuracy, final_accuracy
+from maxmincaps.analysis.measures import best_accuracy, final_accuracy, validation_accuracy
 from maxmincaps.analysis.runs import Interval, RunTable, interval
-from maxmincaps.training.run import Run, RunSummary
+from maxmincaps.training.run import RunSummary
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def line_results(runs: Sequence[RunSummary], reference: str) -> list[LineResult]
 
 def _line_result(group: RunTable, runs: RunTable, reference: str) -> LineResult:
     first = group[0]
-    measure = _validation if first.recipe.validation else best_accuracy
+    measure = validation_accuracy if first.recipe.validation else best_accuracy
     same = runs.where(dataset=first.recipe.dataset, value=first.value)
     differences = [] if first.line == reference else same.differences(measure, first.line, reference)
     return LineResult(
@@ -67,13 +67,9 @@ def _line_result(group: RunTable, runs: RunTable, reference: str) -> LineResult:
         diverged=len(group) - len(group.complete),
         best=group.mean(best_accuracy),
         final=group.mean(final_accuracy),
-        validation=group.mean(_validation) if first.recipe.validation else None,
+        validation=group.mean(validation_accuracy) if first.recipe.validation else None,
         difference=interval(differences),
     )
-
-
-def _validation(run: RunSummary) -> float:
-    return 100 * max(line.selection_accuracy for line in Run(run.folder).history)
 
 
 def _text(found: Interval | None, sign: str = "") -> str:

@@ -72,6 +72,17 @@ def inactive_by_epoch(run: RunSummary) -> list[float]:
     return [100 * line.dead_children for line in history(run)]
 
 
+def final_inactive(run: RunSummary) -> float | None:
+    """Return the percentage of inactive lower-level capsules after the last epoch."""
+    lines = Run(run.folder).history
+    return 100 * lines[-1].dead_children if lines else None
+
+
+def validation_accuracy(run: RunSummary) -> float | None:
+    """Return the validation accuracy of the best epoch in percent, if the run has a validation set."""
+    return max(accuracies_by_epoch(run)) if run.recipe.validation else None
+
+
 def polarization(run: RunSummary) -> float | None:
     """Return how polarised the routing coefficients of the active capsules are after the last epoch.
 

@@ -16,7 +16,7 @@ from maxmincaps.report.items import Networks, PageItem, ReportData, matched_netw
 from maxmincaps.report.record_chapter import mnist_record
 from maxmincaps.report.style import line_style
 from maxmincaps.report.table import dataset_title
-from maxmincaps.report.variations import ablations, iterations, other_normalizations
+from maxmincaps.report.variations import PERCENT, ablations, iterations, other_normalizations
 from maxmincaps.studies.study import title_of
 from maxmincaps.studies.table import budget_in_words
 from maxmincaps.training.checkpoint import network_for, unfilled_network
@@ -25,7 +25,8 @@ from maxmincaps.training.run import Run, RunSummary
 
 ROUTING_SETTINGS = ("normalization", "iterations", "low", "high", "start", "logit_gain", "seed")
 """Settings that may differ between runs in one panel of the polarisation figure."""
-FEWEST_IN_PANEL = 4
+FEWEST_SETTINGS = 3
+"""Different routing settings that a panel of the polarisation figure shows at least."""
 MOST_PANELS = 6
 
 
@@ -198,7 +199,7 @@ def _by_epoch(data: ReportData) -> list[PageItem]:
             "Inactive capsules",
             "Percentage of lower-level capsules whose output is zero, after each epoch, on the images of the first "
             f"test batch. {lines}",
-            curves.by_epoch(panels(inactive_by_epoch), "inactive capsules (%)"),
+            curves.by_epoch(panels(inactive_by_epoch), "inactive capsules (%)", limits=PERCENT),
         ),
     )
     return [data.item(name, title, words, figure, data.runs_command, runs) for name, title, words, figure in told]
@@ -210,11 +211,7 @@ def _training_and_test(run: RunSummary) -> list[tuple[float, float]]:
 
 def _polarization(data: ReportData) -> list[PageItem]:
     groups = data.runs.complete.by(lambda run: settings_except(run, *ROUTING_SETTINGS))
-    several = [
-        own
-        for own in groups.values()
-        if len(own) >= FEWEST_IN_PANEL and len({run.recipe.normalization for run in own}) > 1
-    ]
+    several = [own for own in groups.values() if len({settings_except(run, "seed") for run in own}) >= FEWEST_SETTINGS]
     chosen = sorted(several, key=len, reverse=True)[:MOST_PANELS]
     if not chosen:
         return []

@@ -111,13 +111,16 @@ def ablations(reference: str, lines: Sequence[tuple[str, Sequence[float] | str]]
 
 
 @styled
-def by_epoch(panels: Sequence[tuple[str, Histories]], label: str, skip: int = 0) -> Figure:
+def by_epoch(
+    panels: Sequence[tuple[str, Histories]], label: str, skip: int = 0, limits: tuple[float, float] | None = None
+) -> Figure:
     """Draw a measure by epoch: each run as a thin line, and the mean of several runs as a thick one.
 
     Args:
         panels: Title and histories of each panel.
         label: Label of the vertical axis.
         skip: The first epochs that may lie below the panel, so that later differences can be seen.
+        limits: Ends of the vertical axis of all panels. Default: those of the data.
     """
     numbered = [
         (title, {name: [list(enumerate(run, 1)) for run in runs] for name, runs in histories.items()})
@@ -126,6 +129,8 @@ def by_epoch(panels: Sequence[tuple[str, Histories]], label: str, skip: int = 0)
     figure, grid = _run_panels(numbered, label, "epoch", skip)
     for axes in grid.flat:
         axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+        if limits:
+            axes.set_ylim(limits)
     return figure
 
 
@@ -153,14 +158,12 @@ def against_polarization(panels: Sequence[tuple[str, RunTable]]) -> Figure:
     figure, grid = _grid(titles, "final test error (%)", across, columns=2, height=2.6)
     for axes, (_, runs) in zip(grid.flat, panels, strict=False):
         axes.set_yscale("log")
-        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 5, 7)))
         axes.yaxis.set_major_formatter("{x:g}")
         axes.yaxis.set_minor_locator(NullLocator())
         for name, own in runs.by(lambda run: run.recipe.normalization).items():
             _draw_polarization(axes, name, own.by(_routing_setting))
-        axes.set_xlim(-0.05, 1.05)
-        low, high = axes.get_ylim()
-        axes.set_ylim(low / 1.1, max(high * 1.1, low * 1.5))
+        axes.margins(x=0.15, y=0.15)
     _shared_legend(grid)
     return figure
 
@@ -174,7 +177,8 @@ def _draw_polarization(axes: Axes, name: str, settings: Mapping[str, RunTable]) 
             continue
         axes.plot(*zip(*points, strict=True), style.marker, color=style.colour, label=style.label, alpha=0.8)
         if len(settings) > 1:
-            place = {"xytext": (7, 5 if number % 2 else -8), "textcoords": "offset points", "fontsize": 6}
+            offset = ((7, -8), (7, 5), (-16, 7), (-16, -11))[number % 4]
+            place = {"xytext": offset, "textcoords": "offset points", "fontsize": 6}
             axes.annotate(words, np.mean(points, axis=0), color=style.colour, **place)
 
 

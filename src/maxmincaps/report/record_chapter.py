@@ -96,7 +96,12 @@ def _by_class(
     table = tables.scores_by_class({line_style(norm).label: one for norm, one in found.items()})
     return [
         data.item(
-            "confusion", f"Confusion matrix: {title}", caption, mistakes.confusion(shown, name), command, runs[-1:]
+            "confusion",
+            f"Confusion matrix: {title}",
+            caption,
+            mistakes.confusion(shown, name),
+            command,
+            runs if len(found) == 1 else runs[-1:],
         ),
         data.item("class-scores", f"Precision and recall: {title}", "Per class.", table, command, runs),
     ]

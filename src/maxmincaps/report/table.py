@@ -9,6 +9,7 @@ from pathlib import Path
 
 from maxmincaps.analysis.measures import best_accuracy, final_accuracy
 from maxmincaps.analysis.runs import Interval, RunTable
+from maxmincaps.analysis.verdicts import ENOUGH
 from maxmincaps.studies.study import title_of
 from maxmincaps.studies.table import budget_in_words, how_many
 
@@ -156,6 +157,15 @@ def with_sd(found: Interval | None, mark: str = "", otherwise: str = NOT_RUN) ->
     if found is None:
         return otherwise
     return f"{found.mean:.2f}" + (f" ± {found.sd:.2f}" if found.sd is not None else "") + mark
+
+
+def with_interval(found: Interval | None) -> str:
+    """Return a mean difference with its 95 % interval and n as a cell."""
+    if found is None:
+        return NONE
+    if found.low is None or found.high is None or found.n < ENOUGH:
+        return f"{found.mean:+.2f} (n = {found.n})"
+    return f"{found.mean:+.2f} ({found.low:+.2f} to {found.high:+.2f}, n = {found.n})"
 
 
 def missing(runs: RunTable) -> str:

@@ -8,7 +8,13 @@ from itertools import product
 from typing import Any
 
 from maxmincaps.analysis.claims import Evidence
-from maxmincaps.analysis.measures import best_accuracy, final_accuracy, training_accuracy
+from maxmincaps.analysis.measures import (
+    best_accuracy,
+    final_accuracy,
+    final_inactive,
+    training_accuracy,
+    validation_accuracy,
+)
 from maxmincaps.analysis.responses import class_scores
 from maxmincaps.analysis.runs import Measure, RunTable, interval
 from maxmincaps.analysis.vote import spread, vote
@@ -27,6 +33,7 @@ from maxmincaps.report.table import (
     budgets,
     dataset_title,
     missing,
+    with_interval,
     with_sd,
 )
 from maxmincaps.studies.study import LONG, PAPER_SCALE, PaperValue, Study, title_of
@@ -35,6 +42,8 @@ from maxmincaps.training.responses import Responses, responses
 from maxmincaps.training.run import RunSummary
 
 BEST = "best_test_accuracy"
+COMPARED_LINES = ("Softmax", "Max-Min", "Uniform (control)")
+"""Labels of the lines whose differences are shown."""
 NO_VOTE = "needs three networks"
 REGENERATED_NOTE = (
     "Regenerated: made by the authors' procedure with other random choices, and for bMNIST from other photographs, "
@@ -229,21 +238,75 @@ def claims(found: Sequence[Evidence]) -> Table:
 
 def accuracies_of_lines(study: Study, tables: Tables, name: str) -> Table:
     """Return the accuracies of every line of a study that is not in the paper."""
-    empty = RunTable((), study)
-    datasets = study.datasets if len(study.datasets) > 1 else ()
-    rows = [
-        (*((dataset_title(runs, dataset),) if datasets else ()), line, *best_and_final(runs.of(dataset, line)))
-        for dataset in study.datasets
-        for runs in [own for own in tables if dataset in own.datasets] or [empty] * (not datasets)
-        for line in dict.fromkeys(line.label for line in study.lines)
-    ]
+    several = len(study.datasets) > 1
+    validated = any(run.recipe.validation for runs in tables for run in runs)
+    rows = []
+    for dataset in study.datasets:
+        for runs in [own for own in tables if dataset in own.datasets] or [RunTable((), study)] * (not several):
+            for line in dict.fromkeys(line.label for line in study.lines):
+                own = runs.of(dataset, line)
+                if not own and several:
+                    continue
+                best, final, n, budget = best_and_final(own)
+                validation = (with_sd(own.mean(validation_accuracy), otherwise=NONE),) * validated
+                inactive = with_sd(own.mean(final_inactive), otherwise=NONE)
+                title = (dataset_title(own, dataset),) * several
+                rows.append((*title, line, best, final, *validation, inactive, n, budget))
     return Table(
         name=name,
-        caption=f"{study.title}. Test accuracy (%).",
-        columns=(*(("Dataset",) if datasets else ()), "Line", "Best", "Final", "n", "Budget"),
+        caption=f"{study.title}. Test accuracy (%), and inactive capsules after the last epoch (%).",
+        columns=(
+            *(("Dataset",) * several),
+            "Line",
+            "Best",
+            "Final",
+            *(("Validation",) * validated),
+            "Inactive",
+            "n",
+            "Budget",
+        ),
         rows=tuple(rows),
         notes=(BEST_NOTE, SD_NOTE),
         words=("Line", "Budget"),
+    )
+
+
+def normalizations_compared(study: Study, tables: Tables, name: str) -> Table:
+    """Return the difference between normalizations for every setting of a study whose lines are `Softmax, setting`.
+
+    Differences are means over matched pairs, with their 95 % interval; of validation accuracies if there are any.
+    """
+    settings = dict.fromkeys(line.label.partition(", ")[2] for line in study.lines if ", " in line.label)
+    validated = any(run.recipe.validation for runs in tables for run in runs)
+    measure = validation_accuracy if validated else best_accuracy
+    rows = []
+    for dataset, runs, setting in product(study.datasets, tables, settings):
+        lines = [f"{normalization}, {setting}" for normalization in COMPARED_LINES]
+        own = runs.filter(lambda run, dataset=dataset, lines=lines: run.recipe.dataset == dataset and run.line in lines)
+        if not own.complete:
+            continue
+        means = (with_sd(own.where(line=line).mean(measure), otherwise=NONE) for line in lines)
+        apart = (
+            with_interval(interval(own.differences(measure, first, second)))
+            for first, second in ((lines[1], lines[0]), (lines[1], lines[2]), (lines[0], lines[2]))
+        )
+        rows.append((dataset_title(own, dataset), setting, *means, *apart, budgets(own)))
+    return Table(
+        name=name,
+        caption=f"{study.title}. {'Validation' if validated else 'Best test'} accuracy (%), and differences of matched "
+        "pairs (percentage points).",
+        columns=(
+            "Dataset",
+            "Setting",
+            *COMPARED_LINES,
+            "Max-Min − Softmax",
+            "Max-Min − Uniform",
+            "Softmax − Uniform",
+            "Budget",
+        ),
+        rows=tuple(rows),
+        notes=(BEST_NOTE, f"{SD_NOTE} Differences have their 95 % interval where n is 3 or more."),
+        words=("Setting", "Budget"),
     )
 
 

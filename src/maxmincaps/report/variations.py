@@ -1,14 +1,16 @@
 """Chapters on what changes accuracy: routing iterations, normalizations, bounds, and ablations."""
 
-from maxmincaps.analysis.measures import best_accuracy, generalization_gap
+from maxmincaps.analysis.measures import best_accuracy, generalization_gap, inactive_by_epoch
 from maxmincaps.analysis.runs import RunTable
 from maxmincaps.report import curves, tables
 from maxmincaps.report.items import PageItem, ReportData, settings_except
 from maxmincaps.report.table import dataset_title, missing
-from maxmincaps.studies.study import title_of
+from maxmincaps.studies.study import Study, title_of
 from maxmincaps.studies.table import has_papers_network, how_many, network_in_words
 
 IN_THE_PAPER_STUDIES = ("datasets", "mnist-record", "poll", "normalizations", "iterations", "bounds")
+PERCENT = (-2.0, 100.0)
+"""Vertical axis of percentages."""
 SEVERAL_RUNS = 2
 """With fewer runs than this at a point there is a table and no figure."""
 
@@ -127,7 +129,34 @@ def ablations(data: ReportData) -> list[PageItem]:
         command = data.study_command(study, (run.scale for run in runs))
         table = tables.accuracies_of_lines(study, found, file_name)
         items.append(data.item(file_name, f"{study.title} in numbers", study.claim, table, command, runs))
+        compared = tables.normalizations_compared(study, found, f"{name}-compared")
+        if compared.rows:
+            items.append(data.item(compared.name, f"{study.title}: differences", study.claim, compared, command, runs))
+        if name == "inactive":
+            items.append(_inactive(data, study, found[0], command))
     return items
+
+
+def _inactive(data: ReportData, study: Study, runs: RunTable, command: str) -> PageItem:
+    """Return the fraction of inactive capsules by epoch, one panel per dataset and setting."""
+    groups = runs.complete.by(lambda run: (run.recipe.dataset, run.line.partition(", ")[2]))
+    panels = [
+        (
+            f"{title_of(dataset)}, {setting}",
+            {name: [inactive_by_epoch(run) for run in one] for name, one in _by_normalization(own).items()},
+        )
+        for (dataset, setting), own in groups.items()
+    ]
+    words = (
+        "Percentage of lower-level capsules whose output is zero, after each epoch. Each line is a run; with several "
+        "seeds, runs are thin and their mean is thick."
+    )
+    figure = curves.by_epoch(panels, "inactive capsules (%)", limits=PERCENT)
+    return data.item("inactive-by-setting", f"{study.title} by epoch", words, figure, command, runs.complete)
+
+
+def _by_normalization(runs: RunTable) -> dict[str, RunTable]:
+    return runs.by(lambda run: run.recipe.normalization)
 
 
 def _one_at_a_time(data: ReportData) -> list[PageItem]:

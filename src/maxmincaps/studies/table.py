@@ -120,7 +120,7 @@ def budget_in_words(row: RunSummary) -> str:
     ):
         words.append(f"best epoch by {row.data.test_images_per_epoch:,} of {row.data.test_images:,} test images")
     if row.recipe.validation:
-        words.append(f"best epoch by {row.recipe.validation:,} held-out training images")
+        words.append(f"best epoch by {row.recipe.validation:,} validation images")
     if not has_papers_network(row):
         words.append(network_in_words(row))
     if "bf16" in (row.precisions or ""):
