@@ -1,5 +1,7 @@
 """Several processes train as one does: the same result, the same refusals, and all of them stop together."""
 
+import ipaddress
+import json
 import os
 import signal
 import subprocess
@@ -29,6 +31,24 @@ def test_two_processes_share_the_threads_and_give_the_result_of_one_within_round
         torch.testing.assert_close(ours, weights_of(whole)[name], rtol=1e-3, atol=1e-4)
     for line, alone in zip(twice.history, whole.history, strict=True):
         assert line.train_loss == pytest.approx(alone.train_loss, rel=1e-4)
+
+
+class Listeners(Observer):
+    """Writes the addresses that the training process listens on."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def stepped(self, loss):
+        listening = [each for each in psutil.Process().net_connections() if each.status == psutil.CONN_LISTEN]
+        self.path.write_text(json.dumps([each.laddr.ip for each in listening]))
+
+
+def test_the_processes_of_a_training_are_not_reached_from_other_machines(tiny, tmp_path):
+    fit(tiny(processes=2, epochs=1), tmp_path / "run", observer=Listeners(tmp_path / "listeners"))
+    addresses = json.loads((tmp_path / "listeners").read_text())
+    assert addresses, "gloo listens on an address of its own"
+    assert all(ipaddress.ip_address(address).is_loopback for address in addresses)
 
 
 class Hungry(Observer):

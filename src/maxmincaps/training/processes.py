@@ -9,6 +9,8 @@ from collections.abc import Callable
 from functools import partial
 from multiprocessing import active_children, get_context
 from multiprocessing.queues import SimpleQueue
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import torch
@@ -21,6 +23,8 @@ from maxmincaps.training.interrupt import StopRequest
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
+
+    from maxmincaps.training.loopback import LoopbackDDP
 
 Processes: TypeAlias = "OneProcess | Fabric"
 
@@ -89,13 +93,15 @@ def processes_for(recipe: Recipe) -> Processes:
     from lightning_fabric import Fabric
     from lightning_fabric.utilities.exceptions import MisconfigurationException
 
+    from maxmincaps.training.loopback import LoopbackDDP
+
     if device.index is not None:
         raise InputError(f"{recipe.processes} processes take a device each: expected {device.type}, found {device}")
     try:
         return Fabric(
             accelerator=device.type,
             devices=recipe.processes,
-            strategy="ddp_spawn",
+            strategy=LoopbackDDP(start_method="spawn"),
             precision="bf16-mixed" if precision == "bf16" else "32-true",
         )
     except (ValueError, RuntimeError, MisconfigurationException) as error:
@@ -113,18 +119,20 @@ def launch(processes: Processes, task: Callable[[Processes], None], request: Sto
         task(processes)
         return
     others, errors = set(active_children()), get_context("spawn").SimpleQueue()
-    try:
-        processes.launch(partial(_run_task, task=task, errors=errors, threads=torch.get_num_threads()))
-    except ProcessException:
-        if request:
-            errors.put(KeyboardInterrupt())  # the signal ended them while they were starting
-        if errors.empty():
+    with TemporaryDirectory(prefix="maxmincaps-") as private:
+        cast("LoopbackDDP", processes.strategy).store = Path(private) / "store"
+        try:
+            processes.launch(partial(_run_task, task=task, errors=errors, threads=torch.get_num_threads()))
+        except ProcessException:
+            if request:
+                errors.put(KeyboardInterrupt())  # the signal ended them while they were starting
+            if errors.empty():
+                raise
+        except KeyboardInterrupt:
+            for child in set(active_children()) - others:
+                child.kill()
+                child.join()
             raise
-    except KeyboardInterrupt:
-        for child in set(active_children()) - others:
-            child.kill()
-            child.join()
-        raise
     if not errors.empty():
         raise errors.get()  # the first is the cause; the others fail because one process is missing
 
