@@ -375,10 +375,13 @@ IDENTITY = tuple(name for name in Recipe.model_fields if name not in MachineSett
 NAMED = {path.stem: path for path in sorted((Path(__file__).parent / "recipes").glob("*.toml"))}
 """The recipes of the package. Each file states its claim, its cost and its command."""
 
+RENAMED_RECIPES = {"record": "mnist-record"}
+"""Recipes of the package that had another name in version 0.1."""
+
 
 def settings_in(path: Path | str) -> dict[str, Any]:
     """Return the settings in a .json or .toml file or in a recipe of the package (`NAMED`), not yet validated."""
-    path = NAMED.get(str(path), Path(path))
+    path = NAMED.get(RENAMED_RECIPES.get(str(path), str(path)), Path(path))
     readers = {".json": json.loads, ".toml": tomllib.loads}
     if path.suffix not in readers:
         raise InputError(f"{path}: a recipe is a .json or a .toml file, or one of {', '.join(NAMED)}")

@@ -14,7 +14,7 @@ from maxmincaps.data.images import splits
 from maxmincaps.errors import InputError
 from maxmincaps.training import processes
 from maxmincaps.training.checkpoint import CHECKPOINT
-from maxmincaps.training.evaluate import accuracy, at_once, class_lengths, coupling_statistics
+from maxmincaps.training.evaluate import accuracy, class_lengths, coupling_statistics, evaluation_batch_size
 from maxmincaps.training.prepare import initial_network
 from maxmincaps.training.responses import responses
 from tests.conftest import TINY
@@ -126,17 +126,17 @@ def test_a_run_has_the_threads_of_its_recipe(tiny, tmp_path):
     assert fit(tiny(threads=2, epochs=1), tmp_path / "run").environment.threads == 2
 
 
-def test_the_couplings_of_the_living_are_described_and_the_dead_are_counted():
-    parts = torch.tensor([[[1.0, 0], [0, 2], [0, 0]]])  # the last child is dead
+def test_the_couplings_of_active_children_are_described_and_inactive_ones_are_counted():
+    parts = torch.tensor([[[1.0, 0], [0, 2], [0, 0]]])  # the last child is inactive
     step = SimpleNamespace(couplings=torch.tensor([[[1.0, 0], [0.5, 0.5], [9, 0]]]))
     network = SimpleNamespace(parts=lambda _: parts, digits=SimpleNamespace(steps=lambda _: [step]))
     found = coupling_statistics(network, torch.zeros(1, 1, 2, 2))
-    assert (found.entropy, found.spread, found.dead_children) == pytest.approx((math.log(2) / 2, 0.5, 1 / 3))
+    assert (found.entropy, found.spread, found.inactive_children) == pytest.approx((math.log(2) / 2, 0.5, 1 / 3))
 
 
 @pytest.mark.parametrize(("side", "together"), [(28, 500), (32, 500), (64, 125), (1000, 1)])
-def test_large_images_are_judged_few_at_a_time(side, together):
-    assert at_once((3, side, side)) == together
+def test_large_images_are_evaluated_few_at_a_time(side, together):
+    assert evaluation_batch_size((3, side, side)) == together
 
 
 @pytest.mark.parametrize(

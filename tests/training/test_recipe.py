@@ -6,7 +6,8 @@ import pytest
 
 from maxmincaps import Recipe
 from maxmincaps.errors import InputError
-from maxmincaps.recipe import recipe_from, settings_in
+from maxmincaps.recipe import NAMED, recipe_from, settings_in
+from maxmincaps.studies.table_2_mnist_record import MNIST_RECORD
 
 
 @pytest.mark.parametrize(
@@ -60,6 +61,12 @@ def test_a_seed_of_thousands_of_digits_is_refused_in_one_short_line(tmp_path, di
         assert len(str(found.value)) < 500
 
 
-@pytest.mark.parametrize("name", ["default", "paper", "record", "thorough"])
+def test_the_mnist_record_recipe_is_the_papers_line_of_the_study():
+    recipe = Recipe.from_file("mnist-record")
+    assert recipe in MNIST_RECORD.grid("paper")
+    assert Recipe.from_file("record") == recipe, "its name in the first version"
+
+
+@pytest.mark.parametrize("name", NAMED)
 def test_a_recipe_of_the_package_uses_the_present_names(name):
     assert settings_in(name).keys() <= Recipe.model_fields.keys()

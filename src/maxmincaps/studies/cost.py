@@ -13,7 +13,7 @@ from maxmincaps.data.catalog import DATASETS
 from maxmincaps.data.images import ImageSet, load
 from maxmincaps.recipe import NetworkSettings, Recipe
 from maxmincaps.training.environment import environment
-from maxmincaps.training.evaluate import at_once
+from maxmincaps.training.evaluate import evaluation_batch_size
 from maxmincaps.training.prepare import initial_network, optimizer_for, threads_of
 from maxmincaps.training.processes import processes_for
 from maxmincaps.training.results import TRAIN_ACCURACY_IMAGES
@@ -157,7 +157,7 @@ def measure_speed(recipe: Recipe) -> Speed:
         generator = torch.Generator().manual_seed(0)
         batch = torch.rand(recipe.batch_size, *plain.image_shape, generator=generator).to(here.device)
         labels = torch.randint(images.classes, (recipe.batch_size,), generator=generator).to(here.device)
-        tested = batch[:1].expand(at_once(images.shape), -1, -1, -1).contiguous()
+        tested = batch[:1].expand(evaluation_batch_size(images.shape), -1, -1, -1).contiguous()
 
         def step() -> None:
             train_step(network, optimizer, batch, labels)

@@ -1,1 +1,1 @@
-"""Chapter 4: from a recipe to a trained network and its record."""
+"""Training: from a recipe to a run folder."""

@@ -172,7 +172,7 @@ def apply_init_from(network: CapsNet, source: str, classes: tuple[str, ...]) -> 
     The class capsules start anew if the classes differ, the decoder if its shape differs. All other layers must fit.
 
     Args:
-        network: Changed in place. On the meta device nothing is copied, and shapes are compared all the same.
+        network: Changed in place; its multipliers are folded. On the meta device shapes are compared only.
         source: A run folder, a hub folder, or the name of a model on the hub.
         classes: The names of the network's classes.
 
@@ -183,7 +183,8 @@ def apply_init_from(network: CapsNet, source: str, classes: tuple[str, ...]) -> 
         InputError: If the source cannot be read, or if a layer before the class capsules does not fit.
     """
     weights, their_classes = _weights_of(source)
-    ours, kept = network.state_dict(), []
+    ours = {name: tensor for name, tensor in network.state_dict().items() if name.rpartition(".")[2] != multipliers.KEY}
+    kept = []
     for layer in dict.fromkeys(name.partition(".")[0] for name in ours):
         shapes, theirs = (
             {name: tuple(tensor.shape) for name, tensor in named.items() if name.partition(".")[0] == layer}
@@ -205,6 +206,6 @@ def _weights_of(source: str) -> tuple[dict[str, Tensor], tuple[str, ...] | None]
     if run.exists:
         return load_tensors(run.folder / "best.safetensors")[0], run.data.classes
     try:
-        return dict(CapsNet.from_pretrained(source).state_dict()), None
+        return dict(multipliers.fold_multipliers(CapsNet.from_pretrained(source)).state_dict()), None
     except (OSError, ValueError, TypeError) as error:
         raise InputError(f"init_from {source}: neither a run folder nor a hub model: {one_line(error)}") from None

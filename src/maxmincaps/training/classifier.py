@@ -19,7 +19,7 @@ from maxmincaps.data.batches import batch_count, generator_for
 from maxmincaps.data.images import ImageSet
 from maxmincaps.errors import DivergedError, InputError, check_name, import_extra
 from maxmincaps.recipe import RENAMED, Recipe, recipe_from
-from maxmincaps.training.evaluate import at_once
+from maxmincaps.training.evaluate import evaluation_batch_size
 from maxmincaps.training.prepare import initial_network, losses_for, optimizer_for, set_learning_rate, threads_of
 from maxmincaps.training.processes import processes_for
 from maxmincaps.training.step import ComputeLosses, Tally, train_step, update_ema
@@ -285,7 +285,7 @@ def _lengths(network: CapsNet, images: Pixels, recipe: Recipe) -> Tensor:
     """Return the class lengths, (image, class), on the CPU."""
     prepare, device, was_training = for_testing(recipe), next(network.parameters()).device, network.training
     network.eval()
-    batches = images.split(at_once(images.shape))
+    batches = images.split(evaluation_batch_size(images.shape))
     found = torch.cat([network(prepare(batch.to(device))).lengths.float().cpu() for batch in batches])
     network.train(was_training)
     return found

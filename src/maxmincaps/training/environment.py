@@ -1,4 +1,4 @@
-"""Where a run happened: versions, processor, threads, commit. No names of people or machines."""
+"""The environment of a run: versions, processor, threads, commit. No names of people or machines."""
 
 import platform
 import subprocess
@@ -14,7 +14,7 @@ from maxmincaps.training.schema import Environment
 
 
 def environment(device: torch.device, precision: str = "fp32") -> Environment:
-    """Describe this machine and this software."""
+    """Return the description of this machine and software."""
     return Environment(
         started_at=datetime.now(UTC).isoformat(timespec="seconds"),
         maxmincaps=version("maxmincaps"),
@@ -30,14 +30,14 @@ def environment(device: torch.device, precision: str = "fp32") -> Environment:
 
 
 def _convolves_in_tf32(device: torch.device) -> bool:
-    """Tell whether cuDNN rounds the factors of single-precision products, as it does by default from Ampere on."""
+    """Return whether cuDNN rounds the factors of single-precision products, its default from Ampere on."""
     return (
         device.type == "cuda" and torch.backends.cudnn.allow_tf32 and torch.cuda.get_device_capability(device) >= (8,)
     )
 
 
 def peak_memory_mb(device: torch.device) -> float:
-    """Tell how much memory this process has held at most (on a CUDA device: how much of the device's)."""
+    """Return the peak memory of this process in MiB (on a CUDA device: of the device)."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device) / 2**20
     try:
@@ -50,9 +50,9 @@ def peak_memory_mb(device: torch.device) -> float:
 
 @cache
 def _commit() -> str | None:
-    """Name the commit of the source, where it is a checkout; `+` says that it was changed.
+    """Return the commit of the source if it is a checkout, with `+` if files were changed.
 
-    Asked once: what this process runs is what it has imported, whatever becomes of the files.
+    Cached, because the process runs what it has imported even if the files change later.
     """
     source = Path(__file__).resolve().parents[1]
 

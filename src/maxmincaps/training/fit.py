@@ -35,7 +35,7 @@ def fit(recipe: Recipe, folder: Path | str, *, resume: bool = False, observer: O
         folder: The run folder. If it holds the complete run of this recipe, that run is returned at once.
         resume: Whether to continue the run in the folder: an unfinished one, or a finished one of fewer epochs if its
             checkpoint was kept and the schedule of the learning rate does not depend on the number of epochs.
-        observer: Told of every step and epoch.
+        observer: Called at every step and epoch.
 
     Returns:
         The complete run.

@@ -1,4 +1,4 @@
-"""Ctrl-C and the polite kill, turned into a request that is granted between two steps."""
+"""SIGINT and SIGTERM as a request to stop, which training grants between two steps."""
 
 import signal
 import threading
@@ -12,7 +12,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class StopRequest:
-    """Whether a signal asked a run to stop. The processes of the run share it, whichever of them was asked."""
+    """Whether a signal asked a run to stop. The processes of a run share the request."""
 
     def __init__(self) -> None:
         self.made = get_context("spawn").RawValue(c_bool, False)
@@ -21,13 +21,14 @@ class StopRequest:
         return self.made.value
 
     def note(self, *_: object) -> None:
-        """Handle a signal."""
+        """Handle a signal by storing the request."""
         self.made.value = True
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Listen from the arrival in another process on: one that a signal ends before its task begins is waited for.
+        """Handle signals in another process as soon as the request arrives there by pickling.
 
-        It listens for good, as Ctrl-C reaches all processes: when to interrupt at once is for the first one to say.
+        Ctrl-C reaches all processes. A process that it ended before its task began would be waited for, and only the
+        first process decides when to interrupt at once.
         """
         self.__dict__.update(state)
         for number in SIGNALS:
@@ -35,25 +36,34 @@ class StopRequest:
 
 
 @contextmanager
+def defer_interrupt() -> Iterator[None]:
+    """Run a block that must not be interrupted, such as the start of a process; raise the first Ctrl-C at its end."""
+    with stop_requests() as request:
+        yield
+    if request:
+        raise KeyboardInterrupt
+
+
+@contextmanager
 def stop_requests() -> Iterator[StopRequest]:
-    """Collect the first SIGINT or SIGTERM as a request; the second one interrupts at once, as usual."""
+    """Store the first SIGINT or SIGTERM as a request; a second one interrupts at once, as usual."""
     request = StopRequest()
     if threading.current_thread() is not threading.main_thread():
         yield request  # only a main thread may handle signals
         return
     before = {number: signal.getsignal(number) for number in SIGNALS}
 
-    def give_back() -> None:
+    def restore_handlers() -> None:
         for number, handler in before.items():
             signal.signal(number, handler)
 
     def note(*_: object) -> None:
         request.note()
-        give_back()
+        restore_handlers()
 
     for number in SIGNALS:
         signal.signal(number, note)
     try:
         yield request
     finally:
-        give_back()
+        restore_handlers()

@@ -1,4 +1,4 @@
-"""Observers: what is told of each step and epoch of a training. Printing and logging happen there, not in `fit`."""
+"""Observers, which `fit` calls at each step and epoch. Printing and logging happen there, not in `fit`."""
 
 from html import escape
 from pathlib import Path

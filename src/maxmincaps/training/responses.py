@@ -1,4 +1,4 @@
-"""What a trained network said of every test image, as its record keeps it."""
+"""The class lengths of every test image, as a run stores them."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,17 +22,21 @@ class Responses:
 
     @property
     def wrong(self) -> Int64[Tensor, "mistake"]:
-        """Give the indices of the misclassified images."""
+        """The indices of the misclassified images."""
         return (self.predictions != self.labels).nonzero().squeeze(1)
 
     @property
     def error_percent(self) -> float:
-        """Give the share of misclassified images in percent."""
+        """The percentage of misclassified images."""
         return 100 * len(self.wrong) / len(self.labels)
 
 
 def responses(run: Path | str) -> Responses:
-    """Read the responses of a record."""
+    """Return the responses that a run stored (lengths.safetensors).
+
+    Raises:
+        InputError: If the file is missing or damaged.
+    """
     path = Path(run) / "lengths.safetensors"
     tensors, _ = load_tensors(path)
     try:

@@ -110,7 +110,7 @@ def end_epoch(trainer: Trainer) -> EpochMetrics:
         learning_rate=learning_rate_at(trainer.recipe, state.step, trainer.steps),
         coupling_entropy=couplings.entropy,
         coupling_spread=couplings.spread,
-        dead_children=couplings.dead_children,
+        dead_children=couplings.inactive_children,
         skipped_steps=state.skipped_steps,
         images_per_s=len(trainer.splits.train) / seconds,
         seconds=seconds,
@@ -177,9 +177,9 @@ def _write_lengths(trainer: Trainer, lengths: torch.Tensor) -> None:
 def _write_trace(trainer: Trainer) -> None:
     """Write logits and routing coefficients of the first training image (figures 2 to 4 of the paper)."""
     first = trainer.splits.train.take(slice(0, 1))
-    alive, steps = routing_trace(trainer.evaluation_network, _as_tested(trainer, first)[0])
+    active, steps = routing_trace(trainer.evaluation_network, _as_tested(trainer, first)[0])
     tensors = {
-        "alive": alive,
+        "alive": active,
         "logits": torch.stack([step.logits[0] for step in steps]),
         "couplings": torch.stack([step.couplings[0] for step in steps]),
         "label": first.labels,
