@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from maxmincaps.data import archives, larochelle, sources
+from maxmincaps.data import larochelle, sources
 from maxmincaps.data.cache import Manifest, cache_folder, locked, manifest_of, read_verified, store, writing
 from maxmincaps.data.catalog import DATASETS, Dataset, Made, Package, Web
 from maxmincaps.data.formats import Labels, Pixels
@@ -250,6 +250,8 @@ def decode_folder(dataset: Dataset, folder: Path, scratch: Path) -> dict[str, by
 
 
 def _gather(dataset: Dataset, folder: Path, scratch: Path) -> dict[str, Path]:
+    from maxmincaps.data import archives  # not loaded where a dataset is in the cache already
+
     wanted = {name: most for form in dataset.forms for name, most in form.most_bytes.items()}
     if not folder.is_dir():
         raise InputError(f"{folder}: expected a folder with the files of {dataset.name}, found no folder")

@@ -14,11 +14,18 @@ from maxmincaps.errors import DivergedError, InputError
 from maxmincaps.recipe import IDENTITY, Recipe
 from maxmincaps.training.checkpoint import CHECKPOINT, apply_init_from
 from maxmincaps.training.environment import environment
-from maxmincaps.training.interrupt import StopRequest, stop_requests
 from maxmincaps.training.observer import SILENT, Observer
 from maxmincaps.training.plan import plan_training
 from maxmincaps.training.prepare import check_network, class_weights_for, set_learning_rate, threads_of
-from maxmincaps.training.processes import Processes, launch, precision_on, processes_for, sum_over
+from maxmincaps.training.processes import (
+    Processes,
+    StopRequest,
+    launch,
+    precision_on,
+    processes_for,
+    stop_requests,
+    sum_over,
+)
 from maxmincaps.training.results import begin_run, conclude, end_epoch
 from maxmincaps.training.run import DIVERGED, Run
 from maxmincaps.training.run_images import load_images

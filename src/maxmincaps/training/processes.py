@@ -1,11 +1,15 @@
-"""Devices and processes: a run uses one device, or several processes that share each batch.
+"""Devices, processes and signals: a run uses one device, or several processes that share each batch.
 
 Several processes are started by Lightning Fabric. A run in one process does not import Fabric, whose import takes
-longer than all others together.
+longer than all others together. SIGINT and SIGTERM are requests to stop, which are granted between two steps.
 """
 
 import platform
-from collections.abc import Callable
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from ctypes import c_bool
 from functools import partial
 from multiprocessing import active_children, get_context
 from multiprocessing.queues import SimpleQueue
@@ -19,7 +23,6 @@ from torch.multiprocessing.spawn import ProcessException
 
 from maxmincaps.errors import DivergedError, InputError, is_lack_of_memory, one_line
 from maxmincaps.recipe import Recipe
-from maxmincaps.training.interrupt import StopRequest
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -27,6 +30,58 @@ if TYPE_CHECKING:
     from maxmincaps.training.loopback import LoopbackDDP
 
 Processes: TypeAlias = "OneProcess | Fabric"
+
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class StopRequest:
+    """Whether a signal asked a run to stop. The processes of a run share the request."""
+
+    def __init__(self) -> None:
+        self.made = get_context("spawn").RawValue(c_bool, False)
+
+    def __bool__(self) -> bool:
+        return self.made.value
+
+    def note(self, *_: object) -> None:
+        """Handle a signal by storing the request."""
+        self.made.value = True
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Handle signals in another process as soon as the request arrives there by pickling.
+
+        Ctrl-C reaches all processes. A process that it ended before its task began would be waited for, and only the
+        first process decides when to interrupt at once.
+        """
+        self.__dict__.update(state)
+        for number in SIGNALS:
+            signal.signal(number, self.note)
+
+
+@contextmanager
+def stop_requests() -> Iterator[StopRequest]:
+    """Store the first SIGINT or SIGTERM as a request; a second one interrupts at once, as usual."""
+    request = StopRequest()
+    if threading.current_thread() is not threading.main_thread():
+        yield request  # only a main thread may handle signals
+        return
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+
+    def restore_handlers() -> None:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+    def note(*_: object) -> None:
+        request.note()
+        restore_handlers()
+
+    for number in SIGNALS:
+        signal.signal(number, note)
+    try:
+        yield request
+    finally:
+        restore_handlers()
 
 
 class OneProcess:
