@@ -153,7 +153,7 @@ def test_a_run_on_own_images_is_found_again_from_another_folder(tiny, tmp_path, 
     fit(recipe, tmp_path / "run")
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
-    assert evaluate_run(tmp_path / "run")[1] == 12
+    assert len(evaluate_run(tmp_path / "run").labels) == 12
     moved = (tmp_path / "own.npz").rename(tmp_path / "moved.npz")
     with pytest.raises(InputError, match=r"not at .*own\.npz any more; pass --dataset"):
         images_seen(Run(tmp_path / "run"))
@@ -185,7 +185,7 @@ def test_train_loads_nothing_from_above_training(tmp_path):
     above = ("studies", "report", "analysis", "export", "app", "benchmark")
     assert not {f"maxmincaps.{name}" for name in above} & set(loaded)
     assert not {"duckdb", "matplotlib", "distributed", "lightning_fabric", "sklearn", "gradio"} & set(loaded)
-    assert len([name for name in loaded if name.split(".")[0] == "maxmincaps"]) <= 50
+    assert len([name for name in loaded if name.split(".")[0] == "maxmincaps"]) <= 55
 
 
 def test_train_continues_a_finished_run_with_more_epochs(command, tmp_path):
