@@ -1,11 +1,14 @@
 """`maxmincaps predict` as a user meets it: pictures in, classes and lengths out."""
 
 import json
+import shutil
 
+import pytest
 from PIL import Image
 
 from maxmincaps import Run
 from maxmincaps.cli.terminal import write_csv
+from maxmincaps.training.checkpoint import load_tensors, save_tensors
 from maxmincaps.training.run import SHIPPED_RUN
 
 
@@ -100,3 +103,18 @@ def test_evaluate_takes_other_images_and_scores_each_class(command, run, seven):
 def test_class_names_that_a_spreadsheet_would_run_are_escaped(tmp_path):
     write_csv(tmp_path / "x.csv", [{"class": "=cmd()", "value": -1.5}, {"class": "fine", "value": 2}])
     assert (tmp_path / "x.csv").read_text() == "class,value\n'=cmd(),-1.5\nfine,2\n"
+
+
+@pytest.mark.parametrize("table", ["tuning", "outputs", "misclassified", "evolution", "rows"])
+def test_every_table_names_its_weights_and_takes_those_of_the_best_epoch(command, run, tmp_path, table):
+    copy = Run(shutil.copytree(run, tmp_path / "run"))
+    tensors, note = load_tensors(copy.folder / "best.safetensors")
+    tensors["digits.weights"] = tensors["digits.weights"] * 0.5
+    save_tensors(copy.folder / "best.safetensors", tensors, note)
+    copy.write("result.json", copy.result.model_copy(update={"best_epoch": 1}))
+    shown = {weights: command("look", table, copy.folder, "--weights", weights)[1] for weights in ("best", "last")}
+    assert all(f"({weights} weights)" in words for weights, words in shown.items())
+    assert shown["best"].replace("best", "last") != shown["last"]
+    assert command("look", table, copy.folder)[1] == shown["best"]
+    (copy.folder / "best.safetensors").unlink()
+    assert command("look", table, copy.folder)[1] == shown["last"]

@@ -54,17 +54,21 @@ def shown_images(labels: Int64[Tensor, "image"], classes: int) -> list[int]:
     return [int((labels == label).nonzero()[0]) for label in range(classes) if (labels == label).any()]
 
 
-def outputs(run: Path | str, images: Sequence[int] | None = None) -> list[ClassLength]:
+def _responses_of(run: Path | str | Responses) -> Responses:
+    return run if isinstance(run, Responses) else responses(run)
+
+
+def outputs(run: Path | str | Responses, images: Sequence[int] | None = None) -> list[ClassLength]:
     """Return the length of each class capsule for some test images (figure 5).
 
     Args:
-        run: Run folder.
+        run: Run folder, or responses.
         images: Indices of test images. Default: the first of each class.
 
     Raises:
         InputError: If an index is not one of the test set.
     """
-    found = responses(run)
+    found = _responses_of(run)
     chosen = shown_images(found.labels, len(found.classes)) if images is None else list(images)
     for image in chosen:
         if not 0 <= image < len(found.labels):
@@ -76,9 +80,9 @@ def outputs(run: Path | str, images: Sequence[int] | None = None) -> list[ClassL
     ]
 
 
-def tuning(run: Path | str) -> Float[Tensor, "label parent"]:
+def tuning(run: Path | str | Responses) -> Float[Tensor, "label parent"]:
     """Return the mean length of each class capsule over the test images of each class (figure 6)."""
-    return tuning_of(responses(run))
+    return tuning_of(_responses_of(run))
 
 
 def tuning_of(found: Responses) -> Float[Tensor, "label parent"]:
@@ -87,7 +91,7 @@ def tuning_of(found: Responses) -> Float[Tensor, "label parent"]:
     return sums / found.labels.bincount(minlength=len(found.classes)).clamp(min=1)[:, None]
 
 
-def tuning_rows(run: Path | str) -> list[MeanLength]:
+def tuning_rows(run: Path | str | Responses) -> list[MeanLength]:
     """Return the tuning curves as a tidy table."""
     return [
         MeanLength(label, parent, length)

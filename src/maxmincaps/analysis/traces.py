@@ -3,14 +3,20 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from maxmincaps.data.augment import for_testing
+from maxmincaps.data.batches import as_float
 from maxmincaps.errors import InputError
-from maxmincaps.training.checkpoint import load_tensors
+from maxmincaps.training.checkpoint import load_network, load_tensors
+from maxmincaps.training.evaluate import routing_trace
+from maxmincaps.training.run import Run
+from maxmincaps.training.run_images import images_seen
+from maxmincaps.training.verify import best_is_last
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,12 +97,23 @@ def trace(run: Path | str) -> Trace:
     return Trace(logits.float(), couplings.float(), int(label), alive)
 
 
-def evolution(run: Path | str, *, bins: int = 50) -> list[Histogram]:
+def trace_of(run: Path | str, weights: Literal["best", "last"] = "last") -> Trace:
+    """Return the trace of the last weights, which the run folder stores, or compute that of the best ones."""
+    if weights == "last" or best_is_last(Path(run)):
+        return trace(run)
+    first = images_seen(Run(Path(run))).train.take(slice(0, 1))
+    image = for_testing(Run(Path(run)).recipe)(as_float(first.images))[0]
+    alive, steps = routing_trace(load_network(run, weights), image)
+    logits, couplings = (torch.stack([getattr(step, name)[0] for step in steps]) for name in ("logits", "couplings"))
+    return Trace(logits.float(), couplings.float(), int(first.labels), alive)
+
+
+def evolution(run: Path | str | Trace, *, bins: int = 50) -> list[Histogram]:
     """Return histograms of logits and couplings at each iteration: of all, and of the true class's column.
 
     All iterations of one quantity share their edges.
     """
-    found = trace(run)
+    found = run if isinstance(run, Trace) else trace(run)
     panels = []
     for quantity, values in (("logits", found.logits), ("couplings", found.couplings)):
         edges = _edges(values, bins)
@@ -108,7 +125,7 @@ def evolution(run: Path | str, *, bins: int = 50) -> list[Histogram]:
     return panels
 
 
-def evolution_rows(run: Path | str, *, bins: int = 50) -> list[HistogramBin]:
+def evolution_rows(run: Path | str | Trace, *, bins: int = 50) -> list[HistogramBin]:
     """Return the histograms as a tidy table, one row per bin."""
     return [
         HistogramBin(panel.iteration + 1, panel.quantity, panel.column, low, high, int(count), int(voting))
@@ -132,7 +149,7 @@ def chosen_children(found: Trace, count: int = 3) -> list[int]:
     return [*winners.values(), *others][:count]
 
 
-def rows(run: Path | str, children: Sequence[int] | None = None, *, count: int = 3) -> list[Coefficient]:
+def rows(run: Path | str | Trace, children: Sequence[int] | None = None, *, count: int = 3) -> list[Coefficient]:
     """Return logits and couplings of a few lower-level capsules at the last iteration (figure 4).
 
     Args:
@@ -143,7 +160,7 @@ def rows(run: Path | str, children: Sequence[int] | None = None, *, count: int =
     Raises:
         InputError: If an index is out of range.
     """
-    found = trace(run)
+    found = run if isinstance(run, Trace) else trace(run)
     number = found.logits.shape[1]
     chosen = chosen_children(found, count) if children is None else list(children)
     for child in chosen:

@@ -1,4 +1,4 @@
-"""`maxmincaps look …`: what is inside trained networks, as tables, from records alone."""
+"""`maxmincaps look …`: what is inside trained networks, as tables."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -6,13 +6,17 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from cyclopts import Parameter
 
-from maxmincaps.cli.predict import RunFolder
+from maxmincaps.cli.predict import RunFolder, print_confusion
 from maxmincaps.cli.terminal import console, table, write_csv
 
 Csv = Annotated[Path | None, Parameter(help="Write the table to this file instead of printing it.")]
+Weights = Annotated[
+    Literal["best", "last"] | None,
+    Parameter(help="Weights of the best epoch or of the last one. Default: best; last for a run without weights."),
+]
 
 
-def evolution(run: RunFolder, *, bins: int = 10, csv: Csv = None) -> None:
+def evolution(run: RunFolder, *, bins: int = 10, weights: Weights = None, csv: Csv = None) -> None:
     """Count logits and couplings of one training image at each routing iteration (figures 2 and 3).
 
     Parameters
@@ -20,15 +24,24 @@ def evolution(run: RunFolder, *, bins: int = 10, csv: Csv = None) -> None:
     bins: int
         Bins of each histogram.
     """
-    from maxmincaps.analysis.traces import evolution_rows
+    from maxmincaps.analysis.traces import evolution_rows, trace_of
     from maxmincaps.errors import InputError
 
     if bins < 1:
         raise InputError(f"--bins: expected at least 1, found {bins}")
-    _out(f"Logits and couplings of {run.name}", _named(evolution_rows(run, bins=bins), run), csv)
+    which = _which(run, weights)
+    rows = _named(evolution_rows(trace_of(run, which), bins=bins), run)
+    _out(f"Logits and couplings of {run.name} ({which} weights)", rows, csv)
 
 
-def rows(run: RunFolder, *, child: list[int] | None = None, count: int = 3, csv: Csv = None) -> None:
+def rows(
+    run: RunFolder,
+    *,
+    child: list[int] | None = None,
+    count: int = 3,
+    weights: Weights = None,
+    csv: Csv = None,
+) -> None:
     """Show logits and couplings of a few children over their parents, at the last iteration (figure 4).
 
     Parameters
@@ -43,10 +56,12 @@ def rows(run: RunFolder, *, child: list[int] | None = None, count: int = 3, csv:
 
     if count < 1:
         raise InputError(f"--count: expected at least 1, found {count}")
-    _out(f"Children of {run.name}, last iteration", _named(traces.rows(run, child, count=count), run), csv)
+    which = _which(run, weights)
+    rows = _named(traces.rows(traces.trace_of(run, which), child, count=count), run)
+    _out(f"Children of {run.name}, last iteration ({which} weights)", rows, csv)
 
 
-def outputs(run: RunFolder, *, image: list[int] | None = None, csv: Csv = None) -> None:
+def outputs(run: RunFolder, *, image: list[int] | None = None, weights: Weights = None, csv: Csv = None) -> None:
     """Show the class lengths of some test images (figure 5).
 
     Parameters
@@ -54,41 +69,48 @@ def outputs(run: RunFolder, *, image: list[int] | None = None, csv: Csv = None) 
     image: list[int]
         Which test images. Default: the first of each class.
     """
-    from maxmincaps.analysis.responses import outputs as found
+    from maxmincaps.analysis.responses import outputs as lengths_of
+    from maxmincaps.training.verify import responses_of
 
-    rows = _named(found(run, image), run)
+    which = _which(run, weights)
+    rows = _named(lengths_of(responses_of(run, which), image), run)
     if csv:
         _out("", rows, csv)
         return
-    _matrix(f"Lengths in {run.name}", ("image", "label"), rows, "parent", "length")
+    _matrix(f"Lengths in {run.name} ({which} weights)", ("image", "label"), rows, "parent", "length")
 
 
-def tuning(run: RunFolder, *, csv: Csv = None) -> None:
+def tuning(run: RunFolder, *, weights: Weights = None, csv: Csv = None) -> None:
     """Show the mean length of each class capsule over the test images of each class (figure 6)."""
     from maxmincaps.analysis.responses import tuning_rows
+    from maxmincaps.training.verify import responses_of
 
-    rows = _named(tuning_rows(run), run)
+    which = _which(run, weights)
+    rows = _named(tuning_rows(responses_of(run, which)), run)
     if csv:
         _out("", rows, csv)
         return
-    _matrix(f"Mean lengths in {run.name}", ("label",), rows, "parent", "mean_length")
+    _matrix(f"Mean lengths in {run.name} ({which} weights)", ("label",), rows, "parent", "mean_length")
 
 
-def misclassified(run: RunFolder, *, csv: Csv = None) -> None:
+def misclassified(run: RunFolder, *, weights: Weights = None, csv: Csv = None) -> None:
     """List the test images that a network gets wrong, and count which class is taken for which (figures 9, A.1–A.3)."""
     from maxmincaps.analysis.responses import misclassified as wrong
-    from maxmincaps.training.responses import responses
+    from maxmincaps.training.verify import responses_of
 
-    found = responses(run)
-    _out(f"{len(found.wrong)} of {len(found.labels)} test images wrong in {run.name}", _named(wrong(found), run), csv)
+    which = _which(run, weights)
+    found = responses_of(run, which)
+    title = f"{len(found.wrong)} of {len(found.labels)} test images wrong in {run.name} ({which} weights)"
+    _out(title, _named(wrong(found), run), csv)
     if not csv:
-        _confusion(found)
+        print_confusion(found)
 
 
 def vote(
-    runs: Annotated[list[Path], Parameter(help="The folders of several runs' records.")],
+    runs: Annotated[list[Path], Parameter(help="Several run folders.")],
     *,
     rule: Literal["majority", "summed"] = "majority",
+    weights: Weights = None,
     csv: Csv = None,
 ) -> None:
     """Classify by the majority vote of several networks, and list what they get wrong (table 2, figure 9).
@@ -101,20 +123,28 @@ def vote(
     from maxmincaps.analysis.responses import misclassified as wrong
     from maxmincaps.analysis.vote import spread
     from maxmincaps.analysis.vote import vote as together
-    from maxmincaps.training.responses import responses
+    from maxmincaps.training.verify import responses_of
 
-    models = [responses(run) for run in runs]
+    which = [_which(run, weights) for run in runs]
+    models = [responses_of(run, chosen) for run, chosen in zip(runs, which, strict=True)]
     found = together(models, rule)
-    for run, model in zip(runs, models, strict=True):
-        console.say(f"{model.error_percent:.2f} %  {len(model.wrong)} wrong  {run}")
+    for run, chosen, model in zip(runs, which, models, strict=True):
+        console.say(f"{model.error_percent:.2f} %  {len(model.wrong)} wrong  {run} ({chosen} weights)")
     _out(f"Together: {found.error_percent:.2f} %, {len(found.wrong)} wrong", _named(wrong(found), runs[0]), csv)
     if len(models) > 3:
         errors = spread(models, rule=rule)
         console.print(f"every three of them: {min(errors):.2f} to {max(errors):.2f} %")
 
 
+def _which(run: Path, weights: Literal["best", "last"] | None) -> Literal["best", "last"]:
+    """Return the weights to use: those that were asked for, else the best ones if the run folder has them."""
+    if weights is None:
+        return "best" if (run / "best.safetensors").exists() else "last"
+    return weights
+
+
 def _named(rows: Sequence[NamedTuple], run: Path) -> list[dict[str, Any]]:
-    """Call the classes in a table by the names that the run's dataset gives them."""
+    """Return rows as dictionaries, with the names of classes instead of their numbers."""
     from maxmincaps.training.run import Run
 
     names = dict(enumerate(Run(run).data.classes))
@@ -140,7 +170,7 @@ def _out(title: str, rows: Sequence[dict[str, Any]], path: Path | None) -> None:
 
 
 def _matrix(title: str, keys: tuple[str, ...], rows: Sequence[dict[str, Any]], across: str, value: str) -> None:
-    """Print a tidy table with one of its columns laid across."""
+    """Print a tidy table as a matrix, with the values of one column across."""
     columns = list(dict.fromkeys(row[across] for row in rows))
     shown = table(title, *(f"#{key}" for key in keys), *(f"#{column}" for column in columns))
     lines: dict[tuple[Any, ...], list[str]] = {}
@@ -148,13 +178,4 @@ def _matrix(title: str, keys: tuple[str, ...], rows: Sequence[dict[str, Any]], a
         lines.setdefault(tuple(str(row[key]) for key in keys), []).append(f"{row[value]:.2f}")
     for key, values in lines.items():
         shown.add_row(*key, *values)
-    console.print(shown)
-
-
-def _confusion(found: Any) -> None:
-    from maxmincaps.analysis.responses import confusion
-
-    shown = table("Rows: true class; columns: prediction", "", *(f"#{name}" for name in found.classes))
-    for name, counts in zip(found.classes, confusion(found).tolist(), strict=True):
-        shown.add_row(name, *(str(count) if count else "·" for count in counts))
     console.print(shown)

@@ -15,6 +15,7 @@ RunFolder = Annotated[Path, Parameter(help="A run folder.")]
 Weights = Annotated[Literal["best", "last"], Parameter(help="Weights of the best epoch or of the last one.")]
 Json = Annotated[bool, Parameter(negative="", help="Print JSON instead of tables.")]
 Csv = Annotated[Path | None, Parameter(help="Write the table to this file.")]
+SCORES = ("images", "precision", "recall", "f1")
 MOST_CLASSES = 30
 """A confusion matrix of more classes does not fit on a screen."""
 
@@ -34,12 +35,15 @@ def evaluate(
     csv: Path
         Write precision, recall and number of images of each class to this file.
     """
-    from maxmincaps.analysis.responses import confusion
+    from maxmincaps.analysis.responses import class_scores, confusion
     from maxmincaps.training.verify import evaluate_run
 
     found = evaluate_run(run, weights, dataset)
     accuracy = 1 - len(found.wrong) / len(found.labels)
-    rows = _class_rows(found)
+    rows: list[dict[str, Any]] = [
+        {"class": found.classes[score.label], **{name: getattr(score, name) for name in SCORES}}
+        for score in class_scores(found)
+    ]
     if csv:
         write_csv(csv, rows)
     if json:
@@ -56,23 +60,6 @@ def evaluate(
         shown.add_row(row["class"], str(row["images"]), *(percent(row[name]) for name in ("precision", "recall", "f1")))
     console.print(shown)
     print_confusion(found)
-
-
-def _class_rows(found: "Responses") -> list[dict[str, Any]]:
-    """Return number of images, precision, recall and F1 score of each class, as fractions of 1."""
-    from maxmincaps.analysis.responses import confusion
-
-    counts = confusion(found)
-    rows = []
-    for label, name in enumerate(found.classes):
-        right, images, predicted = (int(n) for n in (counts[label, label], counts[label].sum(), counts[:, label].sum()))
-        scores = {
-            "precision": right / predicted if predicted else None,
-            "recall": right / images if images else None,
-            "f1": 2 * right / (images + predicted) if images + predicted else None,
-        }
-        rows.append({"class": name, "images": images, **scores})
-    return rows
 
 
 def print_confusion(found: "Responses") -> None:

@@ -38,6 +38,17 @@ def evaluate_run(
     return Responses(lengths, lengths.argmax(dim=1), images.labels, run.data.classes)
 
 
+def responses_of(folder: Path, weights: Literal["best", "last"]) -> Responses:
+    """Return the responses of the last weights, which the run folder stores, or compute those of the best ones."""
+    return responses(folder) if weights == "last" or best_is_last(folder) else evaluate_run(folder, weights)
+
+
+def best_is_last(folder: Path) -> bool:
+    """Return whether the best epoch of a run is its last one, so that both have the same weights."""
+    run = Run(folder)
+    return run.complete and run.result.best_epoch == run.result.epochs
+
+
 def _images_to_evaluate(run: Run, dataset: Path | str | None) -> ImageSet:
     if dataset is None:
         return images_seen(run).test
