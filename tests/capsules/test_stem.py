@@ -89,9 +89,11 @@ def test_the_default_stem_leaves_the_state_dict_as_it_was():
     assert not any(name.startswith("stem") for name in names)
 
 
-def test_an_unknown_stem_is_refused():
+def test_an_unknown_stem_or_head_is_refused():
     with pytest.raises(InputError, match="did you mean deep"):
         CapsNet(stem="depp")
+    with pytest.raises(InputError, match="did you mean linear"):
+        CapsNet(head="liner")
 
 
 def test_a_linear_head_is_a_linear_classifier_of_the_parts():

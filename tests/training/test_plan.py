@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from maxmincaps import CapsNet, Recipe
-from maxmincaps.training.plan import plan_training
+from maxmincaps.training.plan import TrainingPlan, plan_training
 
 SMALL = {"conv_channels": 8, "types": 2, "decoder": (16,)}
 
@@ -49,3 +49,12 @@ def test_reduced_kernels_are_said():
 def test_far_too_many_children_are_warned_of(side, warned):
     warnings = plan_for((1, side, side), batch_size=1).warnings
     assert any("--stem deep" in warning for warning in warnings) == warned
+
+
+@pytest.mark.parametrize(
+    ("memory_bytes", "seconds", "words"),
+    [(10**4, 0.1, "1 MB of memory and 1 s"), (2 * 10**9, 90, "2.0 GB of memory and 90 s"),
+     (10**6, 9000, "2.5 h")],
+)  # fmt: skip
+def test_no_size_is_printed_as_zero(memory_bytes, seconds, words):
+    assert words in TrainingPlan(8, 100, memory_bytes, seconds).summary()

@@ -17,7 +17,9 @@ from maxmincaps.capsules.normalizations import NormalizationChoice, normalizatio
 from maxmincaps.capsules.phases import Axis
 from maxmincaps.capsules.shapes import Images, Labels, Lengths, Parts, Poses
 from maxmincaps.capsules.stem import feature_shape, fitted_kernels, stem_of
-from maxmincaps.errors import InputError
+from maxmincaps.errors import InputError, check_name
+
+HEADS = ("capsules", "linear")
 
 MOST_DECODED = 64
 """Rows and columns that the decoder of a network with another stem than Conv1 has at most; it interpolates the rest."""
@@ -99,7 +101,7 @@ class CapsNet(nn.Module):
         full_backpropagation: bool = False,
         routing_bias: bool = False,
         stem: str | nn.Module = "conv1",
-        head: Literal["capsules", "linear"] = "capsules",
+        head: str = "capsules",
         conv_channels: int = 256,
         conv_kernel: int = 9,
         conv_stride: int = 1,
@@ -179,7 +181,7 @@ class CapsNet(nn.Module):
             convolution=convolution,
         )
         children = torch.Size(self.grid).numel()
-        if head == "linear":
+        if check_name(head, HEADS, "head") == "linear":
             class_pose = 1
             self.digits = LinearClasses(children, classes, part_pose)
         else:

@@ -40,9 +40,11 @@ class TrainingPlan:
 
     def summary(self) -> str:
         """Return one line of text."""
+        megabytes = max(1, round(self.memory_bytes / 1e6))
+        memory = f"{megabytes / 1000:.1f} GB" if megabytes >= 1000 else f"{megabytes} MB"
         return (
             f"{self.children:,} children, {self.parameters:,} parameters, "
-            f"about {self.memory_bytes / 1e9:.1f} GB of memory and {duration(self.seconds)} of training"
+            f"about {memory} of memory and {duration(max(1.0, self.seconds))} of training"
         )
 
 
