@@ -10,14 +10,14 @@ if TYPE_CHECKING:
 
 
 def runs(folder: Path = Path("runs"), *, sql: str | None = None) -> None:
-    """List the records below a folder, or ask them anything.
+    """List the runs below a folder, or query them with SQL.
 
     Parameters
     ----------
     folder: Path
-        Where to look.
+        A folder with run folders at any depth.
     sql: str
-        A question in SQL over the tables runs, history, studies and paper (read-only), such as
+        One SELECT over the tables runs, history, studies and paper, such as
         "select dataset, normalization, epochs, trained_on, avg(best_test_accuracy), count(*) from runs group by all".
     """
     from maxmincaps.errors import InputError
@@ -27,21 +27,21 @@ def runs(folder: Path = Path("runs"), *, sql: str | None = None) -> None:
     if sql is not None:
         _print_answer(query(folder, sql))
         return
-    records = runs_under(folder)
-    if not records:
-        raise InputError(f"{folder}: there is no record of a run below it; `maxmincaps train` makes one")
+    found = runs_under(folder)
+    if not found:
+        raise InputError(f"{folder}: there is no run below it; `maxmincaps train` makes one")
     shown = table(f"Runs in {folder}", "run", "dataset", "normalization", "#r", "#seed", "#epochs", "#best", "#final")
-    for record in records:
-        name = str(record.folder.relative_to(folder))
+    for run in found:
+        name = str(run.folder.relative_to(folder))
         try:
-            recipe, done = record.recipe, len(record.history)
-            result = record.result if record.complete else None
+            recipe, done = run.recipe, len(run.history)
+            result = run.result if run.complete else None
         except InputError as error:
             shown.add_row(name, styled((str(error), "red")))
             continue
         best = percent(result.best_test_accuracy if result else None)
         final = percent(result.final_test_accuracy if result else None)
-        epochs = str(done) if record.complete else f"{done} of {recipe.epochs}" + ", diverged" * record.diverged
+        epochs = str(done) if run.complete else f"{done} of {recipe.epochs}" + ", diverged" * run.diverged
         shown.add_row(
             name, recipe.dataset, recipe.normalization, str(recipe.iterations), str(recipe.seed), epochs, best, final
         )
@@ -49,7 +49,7 @@ def runs(folder: Path = Path("runs"), *, sql: str | None = None) -> None:
 
 
 def _print_answer(answer: "Answer") -> None:
-    """Print a table; one that is too wide for the screen row by row, a line for each value."""
+    """Print the result as a table, or row by row if it is too wide for the screen."""
     shown = table("", *answer.columns)
     for row in answer.rows:
         shown.add_row(*map(str, row))

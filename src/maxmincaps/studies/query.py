@@ -1,4 +1,4 @@
-"""SQL over run folders: the files are the truth, DuckDB answers questions about them."""
+"""SQL queries over run folders, answered by DuckDB. The files are the only store."""
 
 import json
 from collections.abc import Iterable
@@ -35,12 +35,12 @@ COLUMNS = {
     ),
     "history": ("run", "fingerprint", *EpochMetrics.model_fields),
 }
-"""The columns that a table has even if it is empty."""
+"""Columns that a table has even if it is empty."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a question in SQL was answered with."""
+    """The result of a query."""
 
     columns: list[str]
     rows: list[tuple[Any, ...]]
@@ -122,7 +122,7 @@ def history_rows(runs: Iterable[RunSummary]) -> list[Row]:
 def _refuse_all_but_one_select(duckdb: Any, connection: Any, sql: str) -> None:
     statements = connection.extract_statements(sql)
     if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
-        raise InputError("--sql: expected one SELECT; the records themselves are files, and only runs change them")
+        raise InputError("--sql: expected one SELECT; run folders cannot be changed by a query")
 
 
 def _fill(connection: Any, name: str, rows: list[Row]) -> None:

@@ -1,4 +1,4 @@
-"""The records as a table: every run a row. Files are the truth; DuckDB answers questions about them."""
+"""Runs of a folder as a table: a row for each run, and which runs belong to a study."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -11,32 +11,38 @@ from maxmincaps.studies.study import PAPER_SCALE, Study, title_of
 from maxmincaps.training.run import RunSummary, runs_under
 from maxmincaps.wording import pluralize
 
+_SIZES = ("conv_channels", "conv_kernel", "conv_stride", "primary_kernel", "primary_stride", "padding")
+_SIZES += ("part_pose", "class_pose", "decoder")
 MOST_SEEDS = 100
-"""Seeds from here on are taken for somebody's own, not for further runs of a study."""
+"""Larger seeds are a user's own, not further runs of a study."""
 
 
 @dataclass(frozen=True)
 class Reading:
-    """What was found below a folder."""
+    """The runs below a folder.
+
+    Args:
+        rows: The readable runs.
+        notes: One line for each folder that could not be read.
+    """
 
     rows: list[RunSummary]
     notes: list[str] = field(default_factory=list)
-    """One line for each folder that could not be read."""
 
 
 def read(folder: Path | str) -> Reading:
-    """Read every record below a folder; what is half written or not ours becomes a note."""
+    """Read every run below a folder. A run that is damaged or not ours becomes a note."""
     rows, notes = [], []
-    for record in runs_under(Path(folder)):
+    for run in runs_under(Path(folder)):
         try:
-            rows.append(record.summary())
+            rows.append(run.summary())
         except InputError as error:
             notes.append(str(error))
     return Reading(rows, notes)
 
 
 def deduplicate(rows: Sequence[RunSummary]) -> list[RunSummary]:
-    """Give each run once: a copy of a record is no second run. The one that came furthest stands for all."""
+    """Return each run once. Of several copies of a run, the one that came furthest is kept."""
     order = ("unfinished", "diverged", "complete")
     furthest = {row.fingerprint: row for row in sorted(rows, key=lambda row: order.index(row.status))}
     return [row for row in rows if row is furthest[row.fingerprint]]
@@ -48,37 +54,41 @@ def table(folder: Path | str) -> list[RunSummary]:
 
 
 def seeds_among(rows: Iterable[RunSummary]) -> int:
-    """Tell how many seeds of a study to look for: nobody is kept from running more of them than a scale has."""
+    """Return how many seeds of a study to look for. There may be runs of more seeds than a scale has."""
     return 1 + max((row.recipe.seed for row in rows if row.recipe.seed < MOST_SEEDS), default=0)
 
 
 def study_rows(study: Study, scale: str, rows: Iterable[RunSummary], seeds: int | None = None) -> list[RunSummary]:
-    """Give the runs of a study that are over, each with its `line` and `value`; a run may stand on several lines.
+    """Return the finished runs of a study at a scale, each with its `line` and `value`.
 
-    Diverged runs are among them (`status`), without results: a table says how many there were.
-    `seeds` asks for more seeds than the scale has.
+    A run that belongs to several lines is returned for each. Diverged runs are included; they have no result.
+
+    Args:
+        study: The study.
+        scale: One of its scales.
+        rows: Runs to choose from.
+        seeds: Number of seeds, instead of as many as the scale has.
     """
     found = {row.fingerprint: row for row in deduplicate(list(rows)) if row.status != "unfinished"}
     return [
-        found[print_].with_place(study.name, scale, entry.line.label, entry.line.value)
+        found[fingerprint].with_place(study.name, scale, entry.line.label, entry.line.value)
         for entry in study.entries(scale, seeds)
-        if (print_ := entry.recipe.fingerprint()) in found
+        if (fingerprint := entry.recipe.fingerprint()) in found
     ]
 
 
 def coverage(study: Study, rows: Iterable[RunSummary]) -> dict[str, tuple[int, int]]:
-    """Tell, for each scale of a study, how many of its runs are over, and how many it has."""
+    """Return, for each scale of a study, how many of its runs are finished, and how many it has."""
     done = {row.fingerprint for row in rows if row.status != "unfinished"}
     grids = {scale: study.grid(scale) for scale in study.scale_names()}
     return {scale: (sum(r.fingerprint() in done for r in grid), len(grid)) for scale, grid in grids.items()}
 
 
 def shown_rows(study: Study, rows: Sequence[RunSummary]) -> list[RunSummary]:
-    """Give the runs of a study that count: of each dataset those of one scale, as `study_rows` gives them.
+    """Return the runs of a study that tables, figures and claims use: for each dataset those of one scale.
 
-    It is the largest scale that is whole, else the one of which most has been run; one with a smaller network than the
-    paper's only where there is no other. Seeds beyond its own count too.
-    Tables, figures and claims all ask here, so that one page speaks of the same runs everywhere.
+    The scale is the first one that is complete, else the one with the largest part finished. A scale with a smaller
+    network than the paper's is used only if there is no other. Runs of further seeds are included.
     """
     chosen: dict[str, tuple[tuple[bool, float], list[RunSummary]]] = {}
     for scale in study.scale_names():
@@ -97,7 +107,7 @@ def shown_rows(study: Study, rows: Sequence[RunSummary]) -> list[RunSummary]:
 
 
 def has_papers_budget(study: Study, rows: Sequence[RunSummary]) -> bool:
-    """Tell whether runs, as `study_rows` gives them, are all that the paper has of their lines, with its epochs."""
+    """Return whether runs of `study_rows` are all of their lines at the scale `paper`."""
     if any(row.scale != PAPER_SCALE for row in rows):
         return False
     there = {row.fingerprint for row in rows}
@@ -110,15 +120,11 @@ def has_papers_budget(study: Study, rows: Sequence[RunSummary]) -> bool:
 
 
 def budget_in_words(row: RunSummary) -> str:
-    """Say what a run cost, from its record: it stands beside every number."""
-    images = row.data.train_images if row.data.train_images is not None else row.recipe.train_images
-    words = [pluralize(row.recipe.epochs, "epoch") + (f" of {images:,} images" if images else "")]
-    if (
-        row.data.test_images_per_epoch
-        and row.data.test_images
-        and row.data.test_images_per_epoch < row.data.test_images
-    ):
-        words.append(f"best epoch by {row.data.test_images_per_epoch:,} of {row.data.test_images:,} test images")
+    """Return epochs, images and other limits of a run, as they stand beside every number."""
+    data = row.data
+    words = [f"{pluralize(row.recipe.epochs, 'epoch')} of {data.train_images:,} images"]
+    if 0 < data.test_images_per_epoch < data.test_images:
+        words.append(f"best epoch by {data.test_images_per_epoch:,} of {data.test_images:,} test images")
     if row.recipe.validation:
         words.append(f"best epoch by {row.recipe.validation:,} validation images")
     if not has_papers_network(row):
@@ -133,9 +139,9 @@ def budget_in_words(row: RunSummary) -> str:
 
 
 def budgets_in_words(rows: Iterable[RunSummary]) -> str:
-    """Say what some runs cost: each budget once, with the datasets and the number of runs that have it."""
+    """Return each budget of some runs once, with the datasets and the number of runs that have it."""
     groups: dict[str, dict[str, RunSummary]] = {}
-    for row in rows:  # one that stands on several lines of a study is counted once
+    for row in rows:  # a run that belongs to several lines of a study is counted once
         groups.setdefault(budget_in_words(row), {})[row.fingerprint] = row
     return "; ".join(
         f"{', '.join(dict.fromkeys(title_of(row.recipe.dataset) for row in own.values()))}: {words} "
@@ -145,7 +151,7 @@ def budgets_in_words(rows: Iterable[RunSummary]) -> str:
 
 
 def how_many(rows: Sequence[RunSummary]) -> str:
-    """Say how many runs came to a result, and how many diverged or are not over yet."""
+    """Return how many runs are complete, and how many diverged or are unfinished, as text."""
     states = Counter(row.status for row in rows)
     others = ", ".join(f"{states[state]} {state}" for state in ("diverged", "unfinished") if states[state])
     return f"{states['complete']}" + (f" and {others}" if others else "")
@@ -153,19 +159,18 @@ def how_many(rows: Sequence[RunSummary]) -> str:
 
 def network_in_words(run: RunSummary) -> str:
     """Return the size of a network that is not the paper's: a quarter of its kernels and capsule types, or another."""
-    paper_types = 32 if run.data.image_shape[0] == 1 else 64
-    types = run.recipe.types or paper_types
-    quarter = (4 * run.recipe.conv_channels, 4 * types) == (Recipe().conv_channels, paper_types)
+    types = run.recipe.types or _paper_types(run)
+    quarter = (4 * run.recipe.conv_channels, 4 * types) == (Recipe().conv_channels, _paper_types(run))
     return "quarter-size network" if quarter else "not the paper's network"
 
 
 def has_papers_network(row: RunSummary) -> bool:
-    """Tell whether the network of a run has the paper's sizes."""
-    sizes = {"conv_channels", "conv_kernel", "conv_stride", "types", "primary_kernel", "primary_stride", "padding"}
-    sizes |= {"part_pose", "class_pose", "decoder"}
-    paper = Recipe().model_dump(mode="json", include=sizes)
-    shape = row.data.image_shape
-    types = 32 if shape and shape[0] == 1 else 64  # what no setting means
+    """Return whether the network of a run has the paper's sizes."""
+    paper = Recipe()
     cropped = row.recipe.dataset != "cifar10" or row.recipe.crop in (None, 24)
-    ours = row.recipe.model_dump(mode="json", include=sizes)
-    return cropped and all(ours[name] == size for name, size in paper.items() if name != "types" or ours[name] != types)
+    same_types = (row.recipe.types or _paper_types(row)) == _paper_types(row)
+    return cropped and same_types and all(getattr(row.recipe, name) == getattr(paper, name) for name in _SIZES)
+
+
+def _paper_types(row: RunSummary) -> int:
+    return 32 if row.data.image_shape[0] == 1 else 64
