@@ -163,6 +163,13 @@ def test_table_1_without_and_with_relu_shares_its_runs_with_the_study_of_the_gap
     assert table_1 <= {recipe.fingerprint() for recipe in STUDIES["gap"].grid("quarter")}
 
 
+def test_every_reading_of_the_gap_has_softmax_and_max_min_but_for_a_gain_that_changes_softmax_alone():
+    labels = {line.label for line in STUDIES["gap"].lines}
+    readings = {label.partition(", ")[2] for label in labels if label.startswith("Max-Min")}
+    assert {f"Softmax, {reading}" for reading in readings} - labels == {"Softmax, as coded, PrimaryCaps not divided"}
+    assert {"Softmax, logits × 4", "Softmax, logits × 16"} <= labels
+
+
 def test_the_screening_of_inactive_capsules_has_the_recipes_that_were_trained():
     sets = {
         "mnist": {"train_images": 10_000, "validation": 10_000, "epochs": 8, "types": 8},

@@ -3,8 +3,11 @@
 from pathlib import Path
 
 import pytest
+import torch
 
+from maxmincaps import NORMALIZATIONS
 from maxmincaps.analysis.lines import line_results
+from maxmincaps.capsules.routing import routing_steps
 from maxmincaps.cli import study as commands
 from maxmincaps.cli.terminal import console
 from maxmincaps.errors import InputError
@@ -26,6 +29,15 @@ STUDY = Study(
     scales={"three": (Budget(epochs=3, seeds=2),)},
 )
 '''
+
+
+@pytest.fixture(autouse=True)
+def registry():
+    """Remove the normalizations that a study file registers."""
+    before = dict(NORMALIZATIONS)
+    yield
+    NORMALIZATIONS.clear()
+    NORMALIZATIONS.update(before)
 
 
 @pytest.fixture
@@ -97,6 +109,15 @@ def test_every_research_study_recognises_its_committed_runs(path):
     planned = {recipe.fingerprint() for recipe in study.grid(study.default_scale())}
     assert rows
     assert {row.fingerprint for row in rows} <= planned
+
+
+def test_whole_matrix_max_min_spans_0_to_1_over_each_image():
+    find_study(str(ROOT / "research" / "whole_matrix.py"))
+    votes = torch.randn(3, 6, 4, 5, generator=torch.Generator().manual_seed(0))
+    *_, last = routing_steps(votes, "whole-matrix-max-min", 3)
+    assert last.couplings.shape[:3] == (3, 6, 4)
+    flat = last.couplings.flatten(1)
+    torch.testing.assert_close(torch.stack([flat.amin(1), flat.amax(1)]), torch.tensor([[0.0] * 3, [1.0] * 3]))
 
 
 def test_the_recipe_thorough_is_the_one_that_was_studied():
