@@ -65,6 +65,7 @@ def parameter_groups(
         InputError: If no parameter has a name in `scale` or `freeze`.
 
     Example:
+        >>> import torch
         >>> from maxmincaps import CapsNet
         >>> network = CapsNet(conv_channels=8, types=2)
         >>> groups = parameter_groups(network, lr=1e-3, scale={"decoder": 0.1}, freeze=["conv1"])
