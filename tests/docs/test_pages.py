@@ -81,6 +81,10 @@ def _check(words, folder):
 
 
 def _call(words, folder):
+    if "--import" in words:  # handled before the command line is parsed, and the file is the reader's
+        at = words.index("--import")
+        app.parse_args(words[:at] + words[at + 2 :], print_error=False, exit_on_error=False)
+        return
     app.parse_args(words, print_error=False, exit_on_error=False)
     verb, *rest = words
     absent = [word for word in rest if word.startswith("runs/") and not (folder / word).exists()]
