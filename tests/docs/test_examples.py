@@ -1,6 +1,8 @@
 """The examples run as they are. (`serve_onnx.py` is tested with the exports.)"""
 
 import runpy
+import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -32,3 +34,15 @@ def test_an_example_runs(name, said, capsys):
         NORMALIZATIONS.clear()
         NORMALIZATIONS.update(before)
     assert said in capsys.readouterr().out
+
+
+def test_the_observer_for_weights_and_biases_logs_every_step_and_epoch(monkeypatch, capsys):
+    """With a stand-in for the library, which needs an account."""
+    logged, finished = [], []
+    log = SimpleNamespace(log=lambda values, step: logged.append((step, values)), finish=lambda: finished.append(True))
+    monkeypatch.setitem(sys.modules, "wandb", SimpleNamespace(init=lambda **settings: log))
+    runpy.run_path(str(EXAMPLES / "wandb_observer.py"), run_name="__main__")
+    assert [step for step, values in logged if "step/loss" in values] == list(range(1, 11))
+    assert [values["epoch/epoch"] for step, values in logged if "step/loss" not in values] == [1, 2]
+    assert finished
+    assert "test accuracy after epoch 2" in capsys.readouterr().out
