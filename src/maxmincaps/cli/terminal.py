@@ -57,6 +57,8 @@ def styled(*parts: str | tuple[str, str]) -> Text:
 class ProgressBar(Observer):
     """Draws a bar for the steps and a line for each epoch."""
 
+    wants_plan = True
+
     def __init__(self, title: str | None = None) -> None:
         self.title = title
         self.progress: Progress | None = None

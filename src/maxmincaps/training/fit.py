@@ -15,7 +15,6 @@ from maxmincaps.recipe import IDENTITY, Recipe
 from maxmincaps.training.checkpoint import CHECKPOINT, apply_init_from
 from maxmincaps.training.environment import environment
 from maxmincaps.training.observer import SILENT, Observer
-from maxmincaps.training.plan import plan_training
 from maxmincaps.training.prepare import check_network, class_weights_for, set_learning_rate, threads_of
 from maxmincaps.training.processes import (
     Processes,
@@ -85,9 +84,11 @@ def _train(
         trainer = Trainer.prepare(processes, recipe, run, images)
         begin_run(trainer, environment(processes.device, precision_on(processes.device, recipe)))
         observer.started(recipe, trainer.steps, trainer.state.step)
-        if observer is not SILENT and not trainer.state.step:
-            observer.planned(plan_training(trainer.plain_network, recipe, len(images.train)))
         try:
+            if observer.wants_plan and not trainer.state.step:
+                from maxmincaps.training.plan import plan_training
+
+                observer.planned(plan_training(trainer.plain_network, recipe, len(images.train)))
             while trainer.state.epoch < recipe.epochs and not trainer.is_out_of_patience:
                 for batch in trainer.batches():
                     observer.stepped(_step(trainer, batch, observer))

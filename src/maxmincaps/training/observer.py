@@ -26,6 +26,9 @@ class Observer:
     ...         print(loss)
     """
 
+    wants_plan = False
+    """Whether `planned` is called. The plan is measured, which takes a few passes through the network."""
+
     def started(self, recipe: Recipe, steps: int, done: int) -> None:
         """Called when a run begins.
 
@@ -36,7 +39,7 @@ class Observer:
         """
 
     def planned(self, plan: "TrainingPlan") -> None:
-        """Called after `started`, unless the run is continued, with what the training is expected to need."""
+        """Called after `started` with what the training is expected to need, if `wants_plan` and the run is new."""
 
     def gradients_computed(self, network: "nn.Module", batch: "Batch", loss: float) -> None:
         """Called in each step when the gradients are there and finite, before the weights are updated.
@@ -73,6 +76,7 @@ class CombinedObserver(Observer):
 
     def __init__(self, *observers: Observer) -> None:
         self.observers = observers
+        self.wants_plan = any(observer.wants_plan for observer in observers)
 
     def started(self, recipe: Recipe, steps: int, done: int) -> None:
         """Call `started` of each observer."""
@@ -82,7 +86,8 @@ class CombinedObserver(Observer):
     def planned(self, plan: "TrainingPlan") -> None:
         """Call `planned` of each observer."""
         for observer in self.observers:
-            observer.planned(plan)
+            if observer.wants_plan:
+                observer.planned(plan)
 
     def gradients_computed(self, network: "nn.Module", batch: "Batch", loss: float) -> None:
         """Call `gradients_computed` of each observer."""
