@@ -1,8 +1,8 @@
-"""The strided convolution of a layer, by whichever of its methods is expected to be the fastest.
+"""The strided convolution of a layer, by whichever method is expected to be the fastest.
 
-Those that are not direct work on images that lie in memory *place by place* (row, column, batch, channel). Such images
-come out of them, and pass through ReLU and the like, without ever being copied into another order. (Not through
-`relu_`: they are views, and what changes a view in place makes autograd copy the gradient three times.)
+The methods other than the direct one work on images that lie in memory *place by place* (row, column, batch, channel).
+Their outputs have this order too, and pass through ReLU and the like without being copied. Do not use `relu_`: the
+outputs are views, and changing a view in place makes autograd copy the gradient three times.
 """
 
 import math
@@ -75,10 +75,10 @@ def _pair(numbers: int | Sequence[Any]) -> Pair:
 
 
 def spectral_pays(geometry: Geometry, batch: int, channel: int, out: int, device: str = "cpu") -> bool:
-    """Say whether the spectral form is expected to be faster than the direct one, by counting what each has to do.
+    """Return whether the spectral form is expected to be faster than the direct one, by counting operations.
 
-    Never on accelerators, whose libraries choose among such forms themselves. On a processor a number that is
-    transformed takes the time of many multiply-adds of a matrix product, so it needs many channels and images to win.
+    It never is on accelerators, whose libraries choose among such forms themselves. On a CPU, transforming a number
+    takes the time of many multiply-adds of a matrix product, so the spectral form needs many channels and images.
     """
     if device != "cpu" or channel < FEWEST_CHANNELS:
         return False
@@ -91,7 +91,7 @@ def spectral_pays(geometry: Geometry, batch: int, channel: int, out: int, device
 
 
 def unfolding_pays(geometry: Geometry, channel: int, out: int, device: str = "cpu") -> bool:
-    """Say whether to copy the patch behind each output, and multiply: where a patch is smaller than what it becomes."""
+    """Return whether to copy the patch behind each output and multiply: if a patch is smaller than its outputs."""
     return device == "cpu" and geometry.rows.kernel * geometry.columns.kernel * channel < out
 
 

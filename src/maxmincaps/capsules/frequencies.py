@@ -74,12 +74,12 @@ class Transform(NamedTuple):
                 _multiply(self.rows.T, between[:, column], places[:, column, some])
 
     def part(self, rows: slice, columns: slice) -> "Transform":
-        """Give the map of images that are zero, or of no interest, outside these rows and columns."""
+        """Return the map for images that are zero, or not needed, outside these rows and columns."""
         paired = self.paired.unflatten(1, (2, -1))[:, :, columns].flatten(1)
         return Transform(self.rows[:, rows], self.real[:, columns], paired)
 
     def _steps(self) -> list[tuple[Tensor, slice, slice]]:
-        """Give for each row frequency its matrix, its rows between the two halves, and its planes."""
+        """Return the matrix of each row frequency, its rows between the two halves, and its planes."""
         reals, length = len(real_frequencies(len(self.rows))), len(self.rows)
         rows = [slice(row, row + 1) for row in range(reals)] + [slice(row, row + 2) for row in range(reals, length, 2)]
         matrices = [self.real] * reals + [self.paired] * (len(rows) - reals)
@@ -120,7 +120,7 @@ def transforms(taps: Pair, outputs: Pair, dtype: torch.dtype, device: torch.devi
 
 
 def _waves(length: int, frequencies: Sequence[int], places: int) -> tuple[Tensor, Tensor]:
-    """Give the cosines and sines (frequency, place) of some frequencies of a signal that repeats after `length`."""
+    """Return cosines and sines, (frequency, place), of some frequencies of a signal with period `length`."""
     # Whole turns are taken off while the numbers are still whole, so that no angle is large and inexact.
     steps = torch.outer(torch.tensor(frequencies, dtype=torch.int64), torch.arange(places)) % length
     angles = steps.double() * (2 * math.pi / length)

@@ -85,7 +85,7 @@ class _Spectral(torch.autograd.Function):
 
 
 def _empty(shape: torch.Size, dtype: torch.dtype, like: Tensor, idle: Sequence[Sequence[int]]) -> Tensor:
-    """Give a tensor to be filled, with zeros only in the rows and columns that nothing will be written to."""
+    """Return an uninitialised tensor with zeros in the rows and columns that nothing will be written to."""
     tensor = like.new_empty(shape, dtype=dtype)
     rows, columns = idle
     tensor[rows] = 0
