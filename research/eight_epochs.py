@@ -29,6 +29,7 @@ STUDY = Study(
         Line("Thorough", THOROUGH),
         LONGER,
     ),
+    settings={"relu": True},
     scales={
         "small": (
             Budget(epochs=15, changes=HALF_PRECISION, lines=(LONGER.label,)),

@@ -26,7 +26,7 @@ STUDY = Study(
             for line in (SOFTMAX, MAX_MIN)
         ),
     ),
-    settings={"batch_size": 50},
+    settings={"relu": True, "batch_size": 50},
     scales={"small": (Budget(epochs=6),)},
     notes={"small": "4,000 digits for training, 1,000 for testing, 6 epochs"},
 )

@@ -61,7 +61,7 @@ STUDY = Study(
             for change, settings in changes(name).items()
         ),
     ),
-    settings={"batch_size": 4_000 // STEPS, "ema_decay": 0.0},
+    settings={"relu": True, "batch_size": 4_000 // STEPS, "ema_decay": 0.0},
     scales={"small": (Budget(epochs=1),)},
     notes={"small": "4,000 digits, one epoch of 100 steps"},
 )

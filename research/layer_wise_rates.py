@@ -30,6 +30,7 @@ STUDY = Study(
         Line("slow, relaxed margins", RELAXED),
         Line("slow, relaxed margins, batch 64", THOROUGH),
     ),
+    settings={"relu": True},
     scales={
         "quarter": (
             Budget(epochs=8, seeds=3, train_images=30_000, changes={"validation": 20_000, **QUARTER, **HALF_PRECISION}),

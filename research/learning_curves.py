@@ -21,7 +21,7 @@ STUDY = Study(
         Line("Softmax", {"normalization": "softmax", "primary_rate": 1.0}),
         Line("Max-Min", {"normalization": "max-min", "primary_rate": 0.3, "vote_rate": 7.5}),
     ),
-    settings={"ema_decay": 0.0},
+    settings={"relu": True, "ema_decay": 0.0},
     scales={"small": (Budget(epochs=8, seeds=3, train_images=10_000),)},
     notes={"small": "10,000 of 60,000 training images, 8 epochs"},
 )

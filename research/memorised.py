@@ -26,6 +26,7 @@ STUDY = Study(
         Line("cosine", {"schedule": "cosine"}),
         Line("Sabour's values, a slow W", SLOW_W),
     ),
+    settings={"relu": True},
     scales={"small": (Budget(epochs=8, train_images=10_000, changes={"validation": 20_000, **HALF_PRECISION}),)},
     notes={"small": "10,000 training images, 8 epochs, 20,000 validation images"},
 )

@@ -25,6 +25,7 @@ STUDY = Study(
         Line("shifts of 2 pixels", {**PLAIN, "shift": 2}),
         Line("batch 256, twice the rate", {**PLAIN, "batch_size": 256, "learning_rate": 0.002}),
     ),
+    settings={"relu": True},
     scales={"small": (Budget(epochs=4, seeds=3, train_images=5_000, changes={"validation": 5_000}),)},
     notes={"small": "5,000 training images, 4 epochs, 5,000 validation images"},
 )

@@ -31,7 +31,7 @@ STUDY = Study(
         )
         for primary, votes, name in product(PRIMARY_RATES, VOTE_RATES, NAMES)
     ),
-    settings={"warmup": 50, "ema_decay": 0.0},
+    settings={"relu": True, "warmup": 50, "ema_decay": 0.0},
     scales={"small": (Budget(epochs=1, train_images=10_000, changes={"validation": 5_000}),)},
     notes={"small": "10,000 training images, one epoch, 5,000 validation images"},
 )

@@ -1,5 +1,7 @@
 """The studies as data: every scale can be trained, shared runs are one run, and the paper's values are the paper's."""
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,8 +11,10 @@ from maxmincaps.errors import InputError
 from maxmincaps.recipe import Recipe
 from maxmincaps.studies import STUDIES, bounds, find_study, laptop
 from maxmincaps.studies.study import Budget, Line, Study, parse_only, select, unique
+from maxmincaps.studies.table import read
 from maxmincaps.training.checkpoint import network_for
 
+ROOT = Path(__file__).parents[2]
 WITH_RUNS = [(study, scale) for study in STUDIES.values() for scale in study.scale_names()]
 
 
@@ -194,3 +198,15 @@ def test_the_screening_of_inactive_capsules_has_the_recipes_that_were_trained():
             )
     planned = {recipe.fingerprint() for recipe in STUDIES["inactive"].grid("quarter")}
     assert planned == {recipe.fingerprint() for recipe in wanted}
+
+
+PAPER_STUDIES = ("datasets", "mnist-record", "normalizations", "iterations", "bounds", "ablations", "as-written")
+
+
+@pytest.mark.parametrize("name", PAPER_STUDIES)
+def test_every_committed_run_of_a_study_is_recognised(name):
+    rows = [row for row in read(ROOT / "results" / name).rows if row.status != "unfinished"]
+    planned = {recipe.fingerprint() for scale in STUDIES[name].scale_names() for recipe in STUDIES[name].grid(scale, 5)}
+    others = [row for row in rows if row.fingerprint not in planned]
+    assert {(row.recipe.dataset, row.recipe.precision) for row in others} <= {("cifar10", "fp32")}  # beside bf16
+    assert rows

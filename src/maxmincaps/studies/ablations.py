@@ -11,7 +11,7 @@ Command  maxmincaps study run ablations --scale small
 """
 
 from maxmincaps.recipe import settings_in
-from maxmincaps.studies.study import Budget, Line, Study
+from maxmincaps.studies.study import WITH_RELU, Budget, Line, Study
 from maxmincaps.studies.table_1_datasets import MINUTE
 
 ABLATIONS = Study(
@@ -29,6 +29,7 @@ ABLATIONS = Study(
         Line("uniform couplings", {"normalization": "uniform"}),
         Line("literal recipe", settings_in("paper")),
     ),
+    settings=WITH_RELU,
     scales={
         "paper": (Budget(epochs=50, seeds=5),),
         "full": (Budget(epochs=20, seeds=5),),

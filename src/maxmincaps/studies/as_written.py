@@ -11,7 +11,7 @@ Command  maxmincaps study run as-written --scale small
 """
 
 from maxmincaps.recipe import settings_in
-from maxmincaps.studies.study import MAX_MIN, SOFTMAX, Budget, Line, Study
+from maxmincaps.studies.study import MAX_MIN, SOFTMAX, WITH_RELU, Budget, Line, Study
 from maxmincaps.studies.table_1_datasets import MINUTE
 
 AS_WRITTEN = Study(
@@ -25,6 +25,7 @@ AS_WRITTEN = Study(
         for recipe, settings in (("default", {}), ("literal", settings_in("paper")))
         for line in (SOFTMAX, MAX_MIN)
     ),
+    settings=WITH_RELU,
     scales={
         "paper": (Budget(epochs=50, seeds=5),),
         "full": (Budget(epochs=20, seeds=5),),

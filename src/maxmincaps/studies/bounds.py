@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from maxmincaps.studies.laptop import LAPTOP, NOTE, laptop_budgets
-from maxmincaps.studies.study import HALF_PRECISION, Budget, Line, Study
+from maxmincaps.studies.study import HALF_PRECISION, WITH_RELU, Budget, Line, Study
 from maxmincaps.studies.table_1_datasets import MINUTE, UNSTATED
 
 VALUES = (0.01, 0.03, 0.1, 0.3, 1.0)
@@ -44,6 +44,7 @@ BOUNDS = Study(
         for value in VALUES
         for label in (Q, W_KEPT, START)
     ),
+    settings=WITH_RELU,
     scales={
         "paper": (Budget(epochs=50, seeds=5),),
         "full": (Budget(epochs=20, seeds=5),),

@@ -12,7 +12,7 @@ Command  maxmincaps study run iterations --scale small
 from dataclasses import replace
 
 from maxmincaps.studies.laptop import LAPTOP, NOTE, laptop_budgets
-from maxmincaps.studies.study import DATASETS, HALF_PRECISION, MAX_MIN, SOFTMAX, Budget, Line, Study
+from maxmincaps.studies.study import DATASETS, HALF_PRECISION, MAX_MIN, SOFTMAX, WITH_RELU, Budget, Line, Study
 from maxmincaps.studies.table_1_datasets import MINUTE, UNSTATED
 
 COUNTS = (1, 2, 3, 5, 7, 10)
@@ -29,6 +29,7 @@ ITERATIONS = Study(
         for count in COUNTS
         for line in (SOFTMAX, MAX_MIN)
     ),
+    settings=WITH_RELU,
     scales={
         "paper": (Budget(epochs=50, seeds=5),),
         "full": (Budget(epochs=20, seeds=5),),

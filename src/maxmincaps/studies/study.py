@@ -33,6 +33,8 @@ PAPER_SCALE = "paper"
 DEFAULT_SCALE = "small"
 """The scale that a command uses if none is given and the study has it."""
 
+WITH_RELU: Mapping[str, Any] = {"relu": True}
+"""The paper's text has a ReLU in PrimaryCaps. Studies state it, so that they find their runs if the default changes."""
 SMALLER_NETWORK: Mapping[str, Any] = {"conv_channels": 16, "types": 4, "decoder": (64, 128)}
 """The network of the scale `minute`: the paper's with far fewer kernels, so that a run takes seconds."""
 HALF_PRECISION: Mapping[str, Any] = {"precision": "bf16"}

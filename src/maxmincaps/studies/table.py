@@ -93,10 +93,10 @@ def shown_rows(study: Study, rows: Sequence[RunSummary]) -> list[RunSummary]:
     chosen: dict[str, tuple[tuple[bool, float], list[RunSummary]]] = {}
     for scale in study.scale_names():
         found = study_rows(study, scale, rows, seeds_among(rows))
-        over = {row.fingerprint for row in found}
+        finished = {row.fingerprint for row in found}
         wanted: dict[str, list[bool]] = {}
         for recipe in study.grid(scale):
-            wanted.setdefault(recipe.dataset, []).append(recipe.fingerprint() in over)
+            wanted.setdefault(recipe.dataset, []).append(recipe.fingerprint() in finished)
         for dataset, done in wanted.items():
             own = [row for row in found if row.recipe.dataset == dataset]
             rank = any(map(has_papers_network, own)), sum(done) / len(done)

@@ -21,6 +21,7 @@ from maxmincaps.studies.study import (
     SMALLER_NETWORK,
     SOFTMAX,
     UNIFORM,
+    WITH_RELU,
     Budget,
     PaperValue,
     Study,
@@ -49,6 +50,7 @@ TABLE_1 = Study(
     files=("trace.safetensors",),
     datasets=(*DATASETS, "mnist-5k"),
     lines=(SOFTMAX, MAX_MIN, UNIFORM),
+    settings=WITH_RELU,
     scales={
         "paper": (Budget(epochs=50, seeds=5, datasets=DATASETS, lines=_BOTH),),
         "full": (Budget(epochs=20, seeds=5, datasets=DATASETS, lines=_BOTH),),

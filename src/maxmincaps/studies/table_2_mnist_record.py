@@ -12,7 +12,7 @@ Command  maxmincaps study run mnist-record --scale small
 from dataclasses import replace
 
 from maxmincaps.studies.laptop import LAPTOP, NOTE, laptop_budgets, with_epochs
-from maxmincaps.studies.study import HALF_PRECISION, MAX_MIN, SOFTMAX, Budget, PaperValue, Study
+from maxmincaps.studies.study import HALF_PRECISION, MAX_MIN, SOFTMAX, WITH_RELU, Budget, PaperValue, Study
 from maxmincaps.studies.table_1_datasets import MINUTE
 
 _ERRORS = {"Softmax": (0.35, 0.29, 0.32, 0.021), "Max-Min": (0.27, 0.20, 0.24, 0.025)}
@@ -38,7 +38,7 @@ MNIST_RECORD = Study(
     datasets=("mnist",),
     lines=(MAX_MIN, SOFTMAX),
     files=("lengths.safetensors",),
-    settings={"shift": 2, "rotate": 20.0, "margin_high": 0.8, "margin_low": 0.2, "batch_size": 400},
+    settings={**WITH_RELU, "shift": 2, "rotate": 20.0, "margin_high": 0.8, "margin_low": 0.2, "batch_size": 400},
     scales={
         "paper": (Budget(epochs=500, seeds=10),),
         "full": (Budget(epochs=50, seeds=4),),

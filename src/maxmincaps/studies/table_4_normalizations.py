@@ -10,7 +10,7 @@ Command  maxmincaps study run normalizations --scale small
 """
 
 from maxmincaps.studies.laptop import LAPTOP, NOTE, laptop_budgets
-from maxmincaps.studies.study import MAX_MIN, SOFTMAX, UNIFORM, Budget, Line, PaperValue, Study
+from maxmincaps.studies.study import MAX_MIN, SOFTMAX, UNIFORM, WITH_RELU, Budget, Line, PaperValue, Study
 from maxmincaps.studies.table_1_datasets import MINUTE, UNSTATED
 
 SOFTMAX_FROM_ONES = Line("Softmax from 1.0", {"normalization": "softmax", "start": 1.0})
@@ -47,6 +47,7 @@ TABLE_4 = Study(
         SOFTMAX_FROM_ONES,
         UNIFORM,
     ),
+    settings=WITH_RELU,
     scales={
         "paper": (Budget(epochs=50, seeds=5),),
         "full": (Budget(epochs=20, seeds=5),),
