@@ -67,7 +67,7 @@ def test_a_hub_folder_classifies_image_files_as_its_run_does(run, tmp_path, comm
 
 def test_a_card_without_a_record_claims_nothing(tmp_path):
     CapsNet(**SMALL).save_pretrained(tmp_path)
-    assert "its card cannot say" in (tmp_path / "README.md").read_text()
+    assert "accuracy is not stated" in (tmp_path / "README.md").read_text()
 
 
 def test_weights_that_do_not_fit_whole_are_refused(tmp_path):
