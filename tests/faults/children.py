@@ -14,7 +14,7 @@ from typing import Any
 from unittest.mock import patch
 
 from maxmincaps.errors import InputError
-from maxmincaps.studies import worker
+from maxmincaps.studies import launch
 from maxmincaps.training import results
 from maxmincaps.training.run import Run
 from maxmincaps.training.trainer import Trainer
@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 SAID, RAISED = 2, 1
 """Exit codes: one line of ours, anything else."""
 PHASES = [
-    (worker, "fit", "training"),
+    (launch, "fit", "training"),
     (Trainer, "save_checkpoint", "checkpointing"),
     (Trainer, "save_weights", "record_writing"),
     (Run, "write", "record_writing"),
