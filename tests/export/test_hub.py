@@ -1,6 +1,7 @@
 """Networks as the hub keeps them: the same answers from a folder, a card that says what the record says."""
 
 import json
+import resource
 import shutil
 from types import SimpleNamespace
 
@@ -79,12 +80,15 @@ def test_weights_that_do_not_fit_whole_are_refused(tmp_path):
         CapsNet.from_pretrained(tmp_path)
 
 
-def test_a_config_that_asks_for_more_than_there_is_takes_no_memory(tmp_path):
+@pytest.mark.parametrize("wrong", [{"class_pose": 10**9}, {"classes": 500_000}, {"classes": 10**9}])
+def test_a_config_that_asks_for_more_than_there_is_takes_no_memory(wrong, tmp_path):
     CapsNet(**SMALL).save_pretrained(tmp_path)
     config = json.loads((tmp_path / "config.json").read_text())
-    (tmp_path / "config.json").write_text(json.dumps({**config, "class_pose": 10**9}))
-    with pytest.raises(InputError, match="does not hold the weights"):
+    (tmp_path / "config.json").write_text(json.dumps({**config, **wrong}))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(InputError, match=r"does not hold the weights|at most 1,000,000 parents"):
         CapsNet.from_pretrained(tmp_path)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 300_000  # kB
 
 
 def test_a_normalization_is_saved_by_name_or_not_at_all(tmp_path, monkeypatch):
