@@ -247,7 +247,7 @@ def test_settings_of_the_study_of_inactive_capsules_are_compared_by_matched_pair
         Run(run.folder).write("history.jsonl", lines)
     items = by_name(ablations(report_data(runs.values())))
     row = next(row for row in items["inactive-compared"].content.rows if row[:2] == ("MNIST", "no ReLU"))
-    assert row[2:6] == ("81.00 ± 1.00", "86.00 ± 1.00", "81.00 ± 1.00", "+5.00 (+5.00 to +5.00, n = 3)")
+    assert row[2:6] == ("86.00 ± 1.00", "81.00 ± 1.00", "81.00 ± 1.00", "+5.00 (+5.00 to +5.00, n = 3)")
     table = items["inactive"].content
     assert {row[table.columns.index("Inactive")] for row in table.rows} <= {"25.00 ± 0.00", "25.00"}
     drawn = items["inactive-by-setting"].content.axes[0].lines[0].get_ydata()

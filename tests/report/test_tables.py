@@ -13,7 +13,7 @@ from maxmincaps.analysis.runs import RunTable, study_runs_by_network
 from maxmincaps.analysis.vote import vote
 from maxmincaps.analysis.voters import voters
 from maxmincaps.recipe import Recipe
-from maxmincaps.report import tables
+from maxmincaps.report import run_tables, tables
 from maxmincaps.report.items import matched_networks
 from maxmincaps.report.poll import table_3
 from maxmincaps.report.table import NOT_RUN, Table
@@ -155,7 +155,7 @@ def test_fewer_seeds_than_the_paper_has_are_not_its_budget(tmp_path, seeds, mark
 
 def test_a_run_that_is_not_over_is_listed_as_unfinished_and_not_as_diverged(rows):
     runs = [replace(run, status="unfinished", outcome=None) if run.recipe.seed else run for run in rows]
-    found = tables.all_runs(RunTable(tuple(runs)))
+    found = run_tables.all_runs(RunTable(tuple(runs)))
     counts = {row[found.columns.index("n")] for row in found.rows}
     assert "1 and 2 unfinished" in counts
     assert "diverged" not in " ".join(counts)
@@ -170,7 +170,7 @@ def test_runs_that_belong_to_no_study_stand_in_table_1_as_their_own(of_study, ro
 
 
 def test_all_runs_are_listed_once(rows):
-    found = tables.all_runs(rows)
+    found = run_tables.all_runs(rows)
     assert sum(int(row[found.columns.index("n")]) for row in found.rows) == len(rows)
     assert any("relu False" in row[2] for row in found.rows)
 
@@ -241,7 +241,7 @@ def test_results_of_both_sizes_of_network_stand_beside_each_other(tmp_path):
 
 def test_precision_and_recall_of_a_class_come_from_the_confusion_matrix(tmp_path):
     write_lengths(tmp_path, torch.eye(3)[[0, 0, 1, 1, 1]], torch.tensor([0, 1, 1, 1, 2]))
-    found = tables.scores_by_class({"Max-Min": responses(tmp_path)})
+    found = run_tables.scores_by_class({"Max-Min": responses(tmp_path)})
     assert found.columns == ("Class", "Images", "Precision", "Recall", "F1")
     assert found.rows == (
         ("0", "1", "50.00", "100.00", "66.67"),

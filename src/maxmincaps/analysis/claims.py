@@ -4,10 +4,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from maxmincaps.analysis import judges, measures
 from maxmincaps.analysis.judges import MAX_MIN_LABEL, SOFTMAX_LABEL
-from maxmincaps.analysis.runs import RunTable, study_runs_by_network
+from maxmincaps.analysis.runs import Measure, RunTable, study_runs_by_network
 from maxmincaps.analysis.verdicts import Bound, Finding, Verdict, not_tested
 from maxmincaps.errors import InputError
 from maxmincaps.studies import STUDIES
@@ -17,6 +18,8 @@ from maxmincaps.studies.table import budgets_in_words
 from maxmincaps.training.run import RunSummary
 
 POINTS = "percentage points"
+Judge = Callable[[RunTable], Finding]
+BOTH_BELOW = "the lower of both"
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,7 @@ class Claim:
     sentence: str
     paper: str
     study: str
-    judge: Callable[[RunTable], Finding]
+    judge: Judge
 
 
 @dataclass(frozen=True)
@@ -128,6 +131,20 @@ def _reported(study: str, dataset: str, line: str) -> float:
     return found.value
 
 
+def _on_pairs(measure: Callable[[RunSummary], Any], unit: str = POINTS, **others: Any) -> Judge:
+    return partial(judges.on_pairs, measure=measure, unit=unit, **others)
+
+
+def _on_curves(measure: Measure, unit: str, reduce: Callable[..., float], line: str, **others: Any) -> Judge:
+    unit = f"{POINTS} {unit}".strip()
+    return partial(judges.on_curves, measure=measure, unit=unit, reduce=reduce, line=line, **others)
+
+
+def _claims(study: str, *claims: tuple[str, str, str, Judge]) -> dict[str, Claim]:
+    """Return claims by name, from name, sentence, the paper's evidence and judge of each."""
+    return {name: Claim(name, sentence, paper, study, judge) for name, sentence, paper, judge in claims}
+
+
 def _paper_gain(dataset: str) -> str:
     ours, theirs = (_reported("datasets", dataset, line) for line in (MAX_MIN_LABEL, SOFTMAX_LABEL))
     return f"{ours - theirs:+.2f} {POINTS} ({ours:.2f} against {theirs:.2f} %)"
@@ -138,47 +155,44 @@ def _paper_accuracies(line: str, other: str) -> str:
     return f"{ours:.2f} % against {theirs:.2f} % of {other}"
 
 
-_ACCURACY = (
+_ACCURACY = _claims(
+    "datasets",
     *(
-        Claim(
+        (
             f"better-on-{dataset}",
             f"Max-Min gives a better test accuracy than Softmax on {title_of(dataset)}.",
             _paper_gain(dataset),
-            "datasets",
-            partial(judges.on_pairs, measure=measures.best_accuracy, unit=POINTS, datasets=(dataset,)),
+            _on_pairs(measures.best_accuracy, datasets=(dataset,)),
         )
         for dataset in DATASETS
     ),
-    Claim(
+    (
         "errors-fall",
         "Max-Min removes 8.6 to 37.5 % of Softmax's errors on the five datasets (at least 8.6 %).",
         "8.6 to 37.5 %",
-        "datasets",
-        partial(
-            judges.on_pairs,
-            measure=measures.best_error,
-            unit="% of the errors removed",
+        _on_pairs(
+            measures.best_error,
+            "% of the errors removed",
             combine=judges.relative_fall,
             bound=Bound(8.6, of_paper=True),
             datasets=DATASETS,
         ),
     ),
-    Claim(
+    (
         "background-gains-most",
         "The gain is largest where images have a background: bMNIST and CIFAR10.",
         f"bMNIST {_paper_gain('background-mnist')}, CIFAR10 {_paper_gain('cifar10')}",
-        "datasets",
         judges.background_gains_most,
     ),
 )
 
-_INSIDE = (
-    Claim(
+_INSIDE = _claims(
+    "datasets",
+    (
         "softmax-stays-near-start",
         "Most routing coefficients of Softmax stay near their start of 0.1 (more than half within 0.02; active "
         "capsules, one image per run).",
         "the majority",
-        "datasets",
         partial(
             judges.on_runs,
             measure=measures.near_start_percent,
@@ -187,28 +201,25 @@ _INSIDE = (
             bound=Bound(50.0),
         ),
     ),
-    Claim(
+    (
         "max-min-spreads",
         "Max-Min spreads the coefficients more widely than Softmax (standard deviation; active capsules, one image per "
         "run).",
         "over 0 to 1",
-        "datasets",
-        partial(judges.on_pairs, measure=measures.coefficient_sd, unit="in standard deviation"),
+        _on_pairs(measures.coefficient_sd, "in standard deviation"),
     ),
-    Claim(
+    (
         "parents-differ-more",
         "A capsule's coefficients differ more among its parents with Max-Min (largest minus smallest; active capsules, "
         "one image per run).",
         "larger",
-        "datasets",
-        partial(judges.on_pairs, measure=measures.coefficient_range, unit="larger range"),
+        _on_pairs(measures.coefficient_range, "larger range"),
     ),
-    Claim(
+    (
         "several-strong-parents",
         "Max-Min allows several strong parents (two or more coefficients above 0.5 in over 10 % of the active "
         "capsules, one image per run; Softmax cannot, as its coefficients sum to 1).",
         "multiple",
-        "datasets",
         partial(
             judges.on_runs,
             measure=measures.several_strong_parents_percent,
@@ -217,85 +228,67 @@ _INSIDE = (
             bound=Bound(10.0),
         ),
     ),
-    Claim(
+    (
         "most-logits-stay-at-zero",
         "Most logits stay at zero under both normalizations (within a hundredth of the largest; one image per run).",
         "the majority",
-        "datasets",
-        partial(
-            judges.on_pairs,
-            measure=measures.zero_logits_percent,
-            unit="% of the logits, the lower of both",
-            combine=min,
-            bound=Bound(50.0),
-        ),
+        _on_pairs(measures.zero_logits_percent, f"% of the logits, {BOTH_BELOW}", combine=min, bound=Bound(50.0)),
     ),
-    Claim(
+    (
         "peaked-on-mnist",
         "On MNIST only the true class has a long capsule, under both normalizations (longer than 0.5 in over 90 % of "
         "the test images).",
         "highly peaked",
-        "datasets",
-        partial(
-            judges.on_pairs,
-            measure=measures.peaked_percent,
-            unit="% of the images, the lower of both",
+        _on_pairs(
+            measures.peaked_percent,
+            f"% of the images, {BOTH_BELOW}",
             combine=min,
             bound=Bound(90.0),
             datasets=("mnist",),
         ),
     ),
-    Claim(
+    (
         "several-peaks-on-cifar10",
         "On CIFAR10 several classes have long capsules (longer than 0.5) in more images than on MNIST, under both "
         "normalizations.",
         "multiple high peaks",
-        "datasets",
         partial(
             judges.differs_on_cifar10,
             measure=measures.several_peaks_percent,
-            unit="% of the images more, the lower of both",
+            unit=f"% of the images more, {BOTH_BELOW}",
         ),
     ),
-    Claim(
+    (
         "classes-closer-on-cifar10",
         "On CIFAR10 the true class stands out less from the others than on MNIST, under both normalizations.",
         "not as good",
-        "datasets",
-        partial(
-            judges.differs_on_cifar10, measure=measures.closeness_of_classes, unit="of length lost, the lower of both"
-        ),
+        partial(judges.differs_on_cifar10, measure=measures.closeness_of_classes, unit=f"of length lost, {BOTH_BELOW}"),
     ),
-    Claim(
+    (
         "true-class-longer",
         "On CIFAR10 Max-Min makes the true class's capsule longer.",
         "higher",
-        "datasets",
-        partial(judges.on_pairs, measure=measures.true_length, unit="of length gained", datasets=("cifar10",)),
+        _on_pairs(measures.true_length, "of length gained", datasets=("cifar10",)),
     ),
-    Claim(
+    (
         "other-classes-shorter",
         "On CIFAR10 Max-Min makes the other classes' capsules shorter.",
         "lower",
-        "datasets",
-        partial(
-            judges.on_pairs,
-            measure=measures.other_length,
-            unit="of length lost",
+        _on_pairs(
+            measures.other_length,
+            "of length lost",
             first=SOFTMAX_LABEL,
             second=MAX_MIN_LABEL,
             datasets=("cifar10",),
         ),
     ),
-    Claim(
+    (
         "tuning-keeps-shape",
         "The tuning curves have the same shape under both normalizations (correlation beside the peaks above 0.9).",
         "similar",
-        "datasets",
-        partial(
-            judges.on_pairs,
-            measure=measures.tuning_beside_peaks,
-            unit="correlation beside the peaks",
+        _on_pairs(
+            measures.tuning_beside_peaks,
+            "correlation beside the peaks",
             combine=judges.correlation,
             bound=Bound(0.9),
             datasets=("mnist", "cifar10"),
@@ -303,121 +296,73 @@ _INSIDE = (
     ),
 )
 
-_ITERATIONS = (
-    Claim(
+_ITERATIONS = _claims(
+    "iterations",
+    (
         "iterations-help-max-min",
         "More routing iterations improve Max-Min's test accuracy (slope from two iterations on; one routes nothing).",
         "improves on all five datasets",
-        "iterations",
-        partial(
-            judges.on_curves,
-            measure=measures.best_accuracy,
-            unit=f"{POINTS} per iteration",
-            reduce=judges.slope,
-            line=MAX_MIN_LABEL,
-        ),
+        _on_curves(measures.best_accuracy, "per iteration", judges.slope, MAX_MIN_LABEL),
     ),
-    Claim(
+    (
         "iterations-harm-softmax",
         "More routing iterations lower Softmax's test accuracy (slope from two iterations on; one routes nothing).",
         "falls on all five datasets",
-        "iterations",
-        partial(
-            judges.on_curves,
-            measure=measures.best_accuracy,
-            unit=f"{POINTS} per iteration",
-            reduce=judges.slope,
-            line=SOFTMAX_LABEL,
-            bound=Bound(0.0, side=-1),
-        ),
+        _on_curves(measures.best_accuracy, "per iteration", judges.slope, SOFTMAX_LABEL, bound=Bound(0.0, side=-1)),
     ),
-    *(
-        Claim(
-            name,
-            sentence,
-            paper,
-            "iterations",
-            partial(judges.on_curves, measure=measure, unit=unit, reduce=reduce, line=line, minus=minus),
-        )
-        for name, sentence, paper, measure, unit, reduce, line, minus in (
-            (
-                "lead-grows",
-                "Max-Min's lead over Softmax grows with the number of routing iterations (slope from two on).",
-                "one improves, the other falls",
-                measures.best_accuracy,
-                f"{POINTS} of lead per iteration",
-                judges.slope,
-                MAX_MIN_LABEL,
-                SOFTMAX_LABEL,
-            ),
-            (
-                "smaller-gap",
-                "The gap between training and test accuracy is smaller with Max-Min (final weights; mean over the "
-                "numbers of iterations).",
-                "smaller on all five datasets",
-                measures.generalization_gap,
-                f"{POINTS} of gap saved",
-                judges.average,
-                SOFTMAX_LABEL,
-                MAX_MIN_LABEL,
-            ),
-            (
-                "gap-saved-grows",
-                "The part of the gap that Max-Min saves grows with the number of routing iterations (slope from two "
-                "on).",
-                "especially with more iterations",
-                measures.generalization_gap,
-                f"{POINTS} of gap saved per iteration",
-                judges.slope,
-                SOFTMAX_LABEL,
-                MAX_MIN_LABEL,
-            ),
-        )
+    (
+        "lead-grows",
+        "Max-Min's lead over Softmax grows with the number of routing iterations (slope from two on).",
+        "one improves, the other falls",
+        _on_curves(measures.best_accuracy, "of lead per iteration", judges.slope, MAX_MIN_LABEL, minus=SOFTMAX_LABEL),
+    ),
+    (
+        "smaller-gap",
+        "The gap between training and test accuracy is smaller with Max-Min (final weights; mean over the numbers of "
+        "iterations).",
+        "smaller on all five datasets",
+        _on_curves(measures.generalization_gap, "of gap saved", judges.average, SOFTMAX_LABEL, minus=MAX_MIN_LABEL),
+    ),
+    (
+        "gap-saved-grows",
+        "The part of the gap that Max-Min saves grows with the number of routing iterations (slope from two on).",
+        "especially with more iterations",
+        _on_curves(
+            measures.generalization_gap,
+            "of gap saved per iteration",
+            judges.slope,
+            SOFTMAX_LABEL,
+            minus=MAX_MIN_LABEL,
+        ),
     ),
 )
 
-_NORMALIZATIONS = (
-    Claim(
+_NORMALIZATIONS = _claims(
+    "normalizations",
+    (
         "max-min-is-best-of-six",
         "Of the six normalizations that start from 1.0, Max-Min is the best.",
         _paper_accuracies(MAX_MIN_LABEL, "Centered Max-Min"),
-        "normalizations",
         partial(judges.stands_out, line=MAX_MIN_LABEL, side=1),
     ),
-    Claim(
+    (
         "sum-is-worst-of-six",
         "Of the six normalizations that start from 1.0, the sum is the worst.",
         _paper_accuracies("Sum", "Z-Score"),
-        "normalizations",
         partial(judges.stands_out, line="Sum", side=-1),
     ),
-    Claim(
+    (
         "winner-take-all-is-cheap",
         f"Winner-take-all costs only 0.3 {POINTS} of accuracy (less than 0.35).",
         f"0.31 {POINTS}, 69 % more errors",
-        "normalizations",
-        partial(
-            judges.on_pairs,
-            measure=measures.best_accuracy,
-            unit=f"{POINTS} lost",
-            second="WTA",
-            bound=Bound(0.35, side=-1, of_paper=True),
-        ),
+        _on_pairs(measures.best_accuracy, f"{POINTS} lost", second="WTA", bound=Bound(0.35, side=-1, of_paper=True)),
     ),
     *(
-        Claim(
+        (
             f"{line}-like-{other}".lower().replace(" ", "-"),
             f"{line} and {other} are approximately equal (less than 0.2 {POINTS} apart).",
             _paper_accuracies(line, other),
-            "normalizations",
-            partial(
-                judges.on_pairs,
-                measure=measures.best_accuracy,
-                unit=POINTS,
-                first=line,
-                second=other,
-                bound=Bound(0.2, side=0),
-            ),
+            _on_pairs(measures.best_accuracy, first=line, second=other, bound=Bound(0.2, side=0)),
         )
         for line, other in (
             ("Centered Max-Min", "Adjusted Log"),
@@ -425,55 +370,52 @@ _NORMALIZATIONS = (
             ("Softmax from 1.0", SOFTMAX_LABEL),
         )
     ),
-    Claim(
+)
+
+_BOUNDS = _claims(
+    "bounds",
+    (
         "upper-bound-does-not-matter",
         f"The upper bound q does not matter from 0.01 to 1.0 (less than 0.5 {POINTS} from worst to best; W's "
         "initialisation and learning rate fixed at their q = 1 values).",
         "performs well for all values",
-        "bounds",
         partial(judges.does_not_matter, line=W_KEPT),
     ),
-    Claim(
+    (
         "start-does-not-matter",
         f"The start value of Max-Min does not matter from 0.01 to 1.0 (less than 0.5 {POINTS} from worst to best).",
         "robust across two orders of magnitude",
-        "bounds",
         partial(judges.does_not_matter, line="start value"),
     ),
 )
 
-_RECORD = (
-    Claim(
+_RECORD = _claims(
+    "mnist-record",
+    (
         "record-beats-softmax",
         "With augmentation and relaxed margins, Max-Min beats Softmax on MNIST.",
         "0.24 against 0.32 % mean error",
-        "mnist-record",
-        partial(judges.on_pairs, measure=measures.best_accuracy, unit=POINTS),
+        _on_pairs(measures.best_accuracy),
     ),
-    Claim(
+    (
         "single-record",
         "A single Max-Min network reaches a test error of 0.20 % on MNIST.",
         "0.20 %",
-        "mnist-record",
         judges.single_record,
     ),
-    Claim(
+    (
         "vote-record",
         "The majority vote of three Max-Min networks reaches a test error of 0.17 %.",
         "0.17 % (17 images)",
-        "mnist-record",
         judges.vote_record,
     ),
-    Claim(
+    (
         "vote-beats-one",
         "The majority vote of three networks beats the best of them.",
         "17 errors against 20, 20 and 23",
-        "mnist-record",
         judges.vote_beats_one,
     ),
 )
 
-CLAIMS: dict[str, Claim] = {
-    claim.name: claim for claim in (*_ACCURACY, *_INSIDE, *_ITERATIONS, *_NORMALIZATIONS, *_RECORD)
-}
+CLAIMS: dict[str, Claim] = {**_ACCURACY, **_INSIDE, **_ITERATIONS, **_NORMALIZATIONS, **_BOUNDS, **_RECORD}
 """Every claim by name."""

@@ -1,4 +1,4 @@
-"""What the lines of a study came to, for any study: accuracies, and differences from the first line."""
+"""Summary of any study line by line: accuracies, and differences from the first line."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

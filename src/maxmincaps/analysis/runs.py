@@ -196,6 +196,10 @@ class RunTable(Sequence[RunSummary]):
         return tuple(f"Scale {name}: {notes[name]}." for name in self.scales if name in notes)
 
 
+Tables = Sequence[RunTable]
+"""The runs of one study, one table for each size of network; the paper's size first."""
+
+
 def study_runs(study: Study, runs: Sequence[RunSummary]) -> RunTable:
     """Return the runs of a study that count, each dataset at one scale; the paper's network is preferred."""
     return RunTable(tuple(shown_rows(study, runs)), study)

@@ -7,14 +7,14 @@ from maxmincaps.report.build import build
 
 
 def report(runs: Path = Path("runs"), out: Path = Path("report"), *, poll: Path | None = None) -> None:
-    """Build one page from the records of a folder: each claim of the paper beside our evidence, all figures and tables.
+    """Build one page from the runs of a folder: the claims of the paper with verdicts, all figures and tables.
 
     Parameters
     ----------
     runs: Path
-        Folder with records, at any depth.
+        Folder with run folders, at any depth.
     out: Path
-        Folder for the page, and for a file of every figure and table.
+        Folder for the page and the files of every figure and table.
     poll: Path | None
         The file of a poll, for table 3 and figure 10.
     """

@@ -8,7 +8,7 @@ from maxmincaps.analysis.measures import accuracies_by_epoch, inactive_by_epoch,
 from maxmincaps.analysis.runs import RunTable
 from maxmincaps.capsules.network import CapsNet
 from maxmincaps.recipe import Recipe
-from maxmincaps.report import curves, tables
+from maxmincaps.report import curves, run_tables, tables
 from maxmincaps.report import responses as response_figures
 from maxmincaps.report import routing as routing_figures
 from maxmincaps.report.architecture import Shapes, architecture, shapes_of
@@ -235,7 +235,7 @@ def all_runs(data: ReportData) -> list[PageItem]:
     if not data.runs:
         return []
     caption = "Every run of this folder. Differs in: settings that are not those of the default recipe."
-    return [PageItem("all-runs", "All runs", caption, tables.all_runs(data.runs), data.runs_command)]
+    return [PageItem("all-runs", "All runs", caption, run_tables.all_runs(data.runs), data.runs_command)]
 
 
 def _runs(networks: Networks) -> list[RunSummary]:

@@ -11,7 +11,7 @@ from maxmincaps.analysis.runs import RunTable
 from maxmincaps.analysis.vote import vote
 from maxmincaps.analysis.voters import MODELS, models_a_b_c
 from maxmincaps.errors import InputError
-from maxmincaps.report import mistakes, tables
+from maxmincaps.report import mistakes, run_tables, tables
 from maxmincaps.report.items import PageItem, ReportData, matched_networks
 from maxmincaps.report.poll import human_or_network, table_3
 from maxmincaps.report.style import line_style
@@ -93,7 +93,7 @@ def _by_class(
         "How often each true class (row) is classified as each class (column) with the final weights. Bold: correct. "
         "Only errors are shaded."
     )
-    table = tables.scores_by_class({line_style(norm).label: one for norm, one in found.items()})
+    table = run_tables.scores_by_class({line_style(norm).label: one for norm, one in found.items()})
     return [
         data.item(
             "confusion",

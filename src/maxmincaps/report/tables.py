@@ -3,24 +3,17 @@
 Tables take a list of run tables, one for each size of network, so that results of both sizes stand beside each other.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import product
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 from maxmincaps.analysis.claims import Evidence
 from maxmincaps.analysis.measures import (
     best_accuracy,
     final_accuracy,
-    final_inactive,
-    training_accuracy,
-    validation_accuracy,
 )
-from maxmincaps.analysis.responses import class_scores
-from maxmincaps.analysis.runs import Measure, RunTable, interval
+from maxmincaps.analysis.runs import RunTable, Tables, interval
 from maxmincaps.analysis.vote import spread, vote
 from maxmincaps.analysis.voters import MODELS, voters
-from maxmincaps.report.items import changed_settings, settings_except
-from maxmincaps.report.style import line_style
+from maxmincaps.report.run_tables import name_of
 from maxmincaps.report.table import (
     BEST_NOTE,
     DAGGER,
@@ -33,24 +26,18 @@ from maxmincaps.report.table import (
     budgets,
     dataset_title,
     missing,
-    with_interval,
     with_sd,
 )
 from maxmincaps.studies.study import LONG, PAPER_SCALE, PaperValue, Study, title_of
 from maxmincaps.studies.table import how_many
-from maxmincaps.training.responses import Responses, responses
-from maxmincaps.training.run import RunSummary
+from maxmincaps.training.responses import responses
 
 BEST = "best_test_accuracy"
-COMPARED_LINES = ("Softmax", "Max-Min", "Uniform (control)")
-"""Labels of the lines whose differences are shown."""
 NO_VOTE = "needs three networks"
 REGENERATED_NOTE = (
     "Regenerated: made by the authors' procedure with other random choices, and for bMNIST from other photographs, "
     "because the original files could not be reached."
 )
-Tables = Sequence[RunTable]
-"""The runs of one study, one table for each size of network; the paper's size first."""
 
 
 def table_1(study: Study, tables: Tables, own: Sequence[RunTable] = ()) -> Table:
@@ -236,176 +223,6 @@ def claims(found: Sequence[Evidence]) -> Table:
     )
 
 
-def accuracies_of_lines(study: Study, tables: Tables, name: str) -> Table:
-    """Return the accuracies of every line of a study that is not in the paper."""
-    several = len(study.datasets) > 1
-    validated = any(run.recipe.validation for runs in tables for run in runs)
-    rows = []
-    for dataset in study.datasets:
-        for runs in [own for own in tables if dataset in own.datasets] or [RunTable((), study)] * (not several):
-            for line in dict.fromkeys(line.label for line in study.lines):
-                own = runs.of(dataset, line)
-                if not own and several:
-                    continue
-                best, final, n, budget = best_and_final(own)
-                validation = (with_sd(own.mean(validation_accuracy), otherwise=NONE),) * validated
-                inactive = with_sd(own.mean(final_inactive), otherwise=NONE)
-                title = (dataset_title(own, dataset),) * several
-                rows.append((*title, line, best, final, *validation, inactive, n, budget))
-    return Table(
-        name=name,
-        caption=f"{study.title}. Test accuracy (%), and inactive capsules after the last epoch (%).",
-        columns=(
-            *(("Dataset",) * several),
-            "Line",
-            "Best",
-            "Final",
-            *(("Validation",) * validated),
-            "Inactive",
-            "n",
-            "Budget",
-        ),
-        rows=tuple(rows),
-        notes=(BEST_NOTE, SD_NOTE),
-        words=("Line", "Budget"),
-    )
-
-
-def normalizations_compared(study: Study, tables: Tables, name: str) -> Table:
-    """Return the difference between normalizations for every setting of a study whose lines are `Softmax, setting`.
-
-    Differences are means over matched pairs, with their 95 % interval; of validation accuracies if there are any.
-    """
-    settings = dict.fromkeys(line.label.partition(", ")[2] for line in study.lines if ", " in line.label)
-    validated = any(run.recipe.validation for runs in tables for run in runs)
-    measure = validation_accuracy if validated else best_accuracy
-    rows = []
-    for dataset, runs, setting in product(study.datasets, tables, settings):
-        lines = [f"{normalization}, {setting}" for normalization in COMPARED_LINES]
-        own = runs.filter(lambda run, dataset=dataset, lines=lines: run.recipe.dataset == dataset and run.line in lines)
-        if not own.complete:
-            continue
-        means = (with_sd(own.where(line=line).mean(measure), otherwise=NONE) for line in lines)
-        apart = (
-            with_interval(interval(own.differences(measure, first, second)))
-            for first, second in ((lines[1], lines[0]), (lines[1], lines[2]), (lines[0], lines[2]))
-        )
-        rows.append((dataset_title(own, dataset), setting, *means, *apart, budgets(own)))
-    return Table(
-        name=name,
-        caption=f"{study.title}. {'Validation' if validated else 'Best test'} accuracy (%), and differences of matched "
-        "pairs (percentage points).",
-        columns=(
-            "Dataset",
-            "Setting",
-            *COMPARED_LINES,
-            "Max-Min − Softmax",
-            "Max-Min − Uniform",
-            "Softmax − Uniform",
-            "Budget",
-        ),
-        rows=tuple(rows),
-        notes=(BEST_NOTE, f"{SD_NOTE} Differences have their 95 % interval where n is 3 or more."),
-        words=("Setting", "Budget"),
-    )
-
-
-def points_of_curves(study: Study, tables: Tables, name: str, caption: str, axis: str, measure: Measure) -> Table:
-    """Return the points of a study's curves: one row per curve, one column per value that has runs."""
-    values = sorted({run.value for runs in tables for run in runs if run.value is not None})
-    labels = dict.fromkeys(line.label for line in study.lines)
-    rows = []
-    for dataset, runs, label in product(study.datasets, tables, labels):
-        points = [runs.of(dataset, label, value) for value in values]
-        every = runs.where(dataset=dataset, line=label)
-        if every:
-            cells = (with_sd(own.mean(measure), otherwise=missing(own)) for own in points)
-            n = " or ".join(dict.fromkeys(how_many(own) for own in points if own))
-            rows.append((dataset_title(every, dataset), label, *cells, n, budgets(every)))
-    return Table(
-        name=name,
-        caption=caption,
-        columns=("Dataset", "Line", *(f"{axis}{value:g}" for value in values), "n", "Our budget"),
-        rows=tuple(rows),
-        notes=(SD_NOTE,),
-        words=("Line", "Our budget"),
-    )
-
-
-def all_runs(runs: RunTable) -> Table:
-    """Return every run of the folder; runs that differ in the seed alone share a row."""
-    groups = runs.by(lambda run: settings_except(run, "seed")).values()
-    ordered = sorted(groups, key=lambda own: _order(own[0]))
-    return Table(
-        name="all-runs",
-        caption="Every run of this folder: test accuracy (%), and training accuracy with the final weights.",
-        columns=("Dataset", "Normalization", "Differs in", "Best", "Final", "Training", "n", "Budget"),
-        rows=tuple(
-            (
-                dataset_title(own, own[0].recipe.dataset),
-                name_of(own[0]),
-                _differences(own[0]) or NONE,
-                *(
-                    with_sd(own.mean(measure), otherwise=missing(own))
-                    for measure in (best_accuracy, final_accuracy, training_accuracy)
-                ),
-                how_many(own),
-                budgets(own),
-            )
-            for own in ordered
-        ),
-        notes=(BEST_NOTE, SD_NOTE),
-        words=("Normalization", "Differs in", "Budget"),
-    )
-
-
-def scores_by_class(networks: Mapping[str, Responses]) -> Table:
-    """Return precision, recall and F1 score of each class, for one or more networks on the same test images."""
-    found = {title: class_scores(one) for title, one in networks.items()}
-    names, scores = next(iter(networks.values())).classes, next(iter(found.values()))
-    parts = ("precision", "recall", "f1")
-    several = len(found) > 1
-    return Table(
-        name="class-scores",
-        caption="Precision, recall and F1 score of each class on the test set (%).",
-        columns=(
-            "Class",
-            "Images",
-            *(f"{title}, {part}" if several else part.capitalize() for title in found for part in parts),
-        ),
-        rows=tuple(
-            (
-                name,
-                f"{scores[label].images:,}",
-                *(_percent(getattr(own[label], part)) for own in found.values() for part in parts),
-            )
-            for label, name in enumerate(names)
-        ),
-        notes=(
-            "Final weights. Precision: correct among images predicted as the class. Recall: correct among its images.",
-        ),
-    )
-
-
-def name_of(run: RunSummary) -> str:
-    """Return normalization and number of iterations of a run."""
-    return f"{line_style(run.recipe.normalization).label}, r = {run.recipe.iterations}"
-
-
-def _order(run: RunSummary) -> tuple[Any, ...]:
-    return run.recipe.dataset, run.recipe.iterations, run.recipe.normalization, settings_except(run, "seed")
-
-
-def _differences(run: RunSummary) -> str:
-    return ", ".join(f"{name} {_short(value)}" for name, value in changed_settings(run).items() if name != "iterations")
-
-
-def _short(value: Any) -> str:
-    if isinstance(value, list):
-        return "×".join(map(str, value))
-    return f"{value:g}" if isinstance(value, float) else str(value)
-
-
 def _notes(tables: Tables, below_paper: bool) -> tuple[str, ...]:
     marked = (
         f"{DAGGER} {NOT_PAPER} (fewer epochs, images or seeds than our scale `{PAPER_SCALE}`, whose epochs are ours "
@@ -443,7 +260,3 @@ def _extremes(values: Sequence[float], mark: str, otherwise: str = NOT_RUN) -> t
 
 def _decimal(value: float | None) -> str:
     return NONE if value is None else f"{value:.3f}"
-
-
-def _percent(share: float | None) -> str:
-    return NONE if share is None else f"{100 * share:.2f}"

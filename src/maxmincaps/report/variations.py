@@ -2,7 +2,7 @@
 
 from maxmincaps.analysis.measures import best_accuracy, generalization_gap, inactive_by_epoch
 from maxmincaps.analysis.runs import RunTable
-from maxmincaps.report import curves, tables
+from maxmincaps.report import curves, run_tables, tables
 from maxmincaps.report.items import PageItem, ReportData, settings_except
 from maxmincaps.report.table import dataset_title, missing
 from maxmincaps.studies.study import Study, title_of
@@ -44,7 +44,7 @@ def iterations(data: ReportData) -> list[PageItem]:
     for name, title, measure, label, words in told:
         figure = curves.against_iterations(panels, measure, label)
         caption = f"{title}: {label.replace(chr(10), ' ')}, by iterations."
-        table = tables.points_of_curves(study, found, f"{name}-in-numbers", caption, "r = ", measure)
+        table = run_tables.points_of_curves(study, found, f"{name}-in-numbers", caption, "r = ", measure)
         items += [
             data.item(name, title, words + ending, figure, command, drawn),
             data.item(table.name, f"{title} in numbers", "Mean ± standard deviation.", table, command, runs),
@@ -103,7 +103,7 @@ def _bounds(data: ReportData) -> list[PageItem]:
         "recipe scales W's initialisation and learning rate with 1/q, which compensates for q; so q is also varied "
         "with both fixed at their q = 1 values."
     )
-    table = tables.points_of_curves(
+    table = run_tables.points_of_curves(
         study, found, "bounds-in-numbers", f"{title}: best test accuracy (%).", "", best_accuracy
     )
     items = [data.item(table.name, f"{title} in numbers", words, table, command, runs)]
@@ -127,9 +127,9 @@ def ablations(data: ReportData) -> list[PageItem]:
         runs = [run for own in found for run in own]
         file_name = f"{name}-in-numbers" if items and name == items[0].name else name
         command = data.study_command(study, (run.scale for run in runs))
-        table = tables.accuracies_of_lines(study, found, file_name)
+        table = run_tables.accuracies_of_lines(study, found, file_name)
         items.append(data.item(file_name, f"{study.title} in numbers", study.claim, table, command, runs))
-        compared = tables.normalizations_compared(study, found, f"{name}-compared")
+        compared = run_tables.normalizations_compared(study, found, f"{name}-compared")
         if compared.rows:
             items.append(data.item(compared.name, f"{study.title}: differences", study.claim, compared, command, runs))
         if name == "inactive":
