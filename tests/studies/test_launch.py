@@ -129,10 +129,17 @@ def test_a_killed_worker_is_replaced_and_no_bit_differs(serial, tmp_path):
     assert bits(tmp_path) == bits(serial)
 
 
-def test_a_scheduler_is_reached_by_its_address_and_listens_on_this_machine_only(tmp_path):
+def test_a_scheduler_is_reached_by_its_address(tmp_path):
     with local_cluster(1) as workers, connect(workers.scheduler.address) as client:
-        assert "127.0.0.1" in workers.scheduler.address
         assert launch(grid(epochs=1)[:1], tmp_path, client).popitem()[1] == Outcome("complete")
+
+
+def test_two_local_clusters_side_by_side_listen_on_this_machine_only():
+    with local_cluster(1), local_cluster(1):
+        processes = [psutil.Process(), *psutil.Process().children(recursive=True)]
+        listening = [one.laddr for process in processes for one in process.net_connections() if one.status == "LISTEN"]
+    assert listening
+    assert {address.ip for address in listening} == {"127.0.0.1"}
 
 
 def test_an_address_without_a_scheduler_is_refused_in_a_line(monkeypatch):

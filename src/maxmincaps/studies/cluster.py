@@ -46,7 +46,7 @@ def local_cluster(workers: int) -> Iterator["Client"]:
             n_workers=workers,
             threads_per_worker=1,
             host="127.0.0.1",
-            dashboard_address=None,
+            dashboard_address="127.0.0.1:0",  # any free port: two launchers may run side by side
             memory_limit=None,
             silence_logs=logging.CRITICAL,
         ) as cluster,
