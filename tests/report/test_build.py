@@ -22,6 +22,7 @@ NUMBERED = ["1-mnist-5k", "2", "4", "5", "6", "7", "8", "9", "a1", "a2", "a3"]
 FIGURES = [*(f"figure-{name}" for name in NUMBERED), "confusion", "training-curves", "test-against-training"]
 FIGURES += ["inactive-capsules", "polarisation"]
 TABLES = ["claims", "table-1", "table-1-in-short", "table-2", "table-3", "table-4", "class-scores", "as-written"]
+TABLES += ["as-written-compared"]
 TABLES += ["all-runs", "ablations", *(f"{name}-in-numbers" for name in ("figure-7", "figure-8", "bounds"))]
 TEXTS = ["claims-summary.md", "verdict-rule.md"]
 
