@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from maxmincaps import CombinedObserver, InputError, NotebookProgress, Run, TensorBoard, fit
+from maxmincaps import CombinedObserver, InputError, NotebookProgress, Observer, Run, TensorBoard, fit
 from maxmincaps.cli import main
 
 
@@ -45,6 +45,24 @@ def test_every_step_and_every_figure_of_an_epoch_reaches_the_board_and_the_noteb
 
     assert "mnist-5k, max-min, r = 3, seed 0, 2 epochs: best" in str(watched)
     assert watched._repr_html_().count("<tr>") == 3
+
+
+class Plans(Observer):
+    def __init__(self, wants):
+        self.wants_plan, self.plans, self.starts = wants, [], 0
+
+    def started(self, recipe, steps, done):
+        self.starts += 1
+
+    def planned(self, plan):
+        self.plans.append(plan)
+
+
+def test_a_plan_is_measured_for_those_who_want_it_only(tiny, tmp_path):
+    keen, calm = Plans(True), Plans(False)
+    fit(tiny(epochs=1), tmp_path / "run", observer=CombinedObserver(keen, calm))
+    assert (len(keen.plans), len(calm.plans), calm.starts) == (1, 0, 1)
+    assert keen.plans[0].parameters > 0
 
 
 def test_outside_notebooks_the_progress_is_silent(tiny, tmp_path, capsys):
