@@ -1,4 +1,4 @@
-"""Train a small network on embedded digits, and read what it left behind."""
+"""Train a small network on the digits of the package, and read its run folder."""
 
 from pathlib import Path
 from tempfile import mkdtemp
