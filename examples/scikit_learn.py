@@ -11,7 +11,7 @@ pixels, labels = load_digits(return_X_y=True)
 settings = {"conv_channels": 16, "conv_kernel": 3, "types": 8, "primary_kernel": 3, "decoder": [32]}
 for normalization in ("max-min", "softmax"):
     classifier = CapsNetClassifier(
-        normalization=normalization, settings=settings, epochs=6, batch_size=50, learning_rate=0.01
+        normalization=normalization, settings=settings, epochs=6, batch_size=20, learning_rate=0.01
     )
     scores = cross_val_score(make_pipeline(MinMaxScaler(), classifier), pixels[:600], labels[:600], cv=3)
     print(f"{normalization}: {scores.mean():.1%} right, over 3 folds of 600 digits")
