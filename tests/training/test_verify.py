@@ -29,6 +29,22 @@ def test_a_network_is_not_measured_again_on_images_that_have_come_since(tiny, tm
             ask()
 
 
+def test_images_that_were_moved_are_named_and_the_run_is_sound_again(tiny, tmp_path):
+    from maxmincaps.export.run import export_run
+
+    images = np.random.default_rng(0).integers(0, 256, (40, 24, 24), dtype=np.uint8)
+    own, moved = tmp_path / "own.npz", tmp_path / "moved.npz"
+    np.savez(own, images=images, labels=np.arange(40) % 2)
+    sizes = {"train_images": None, "test_images": None, "crop": 0}
+    run = fit(tiny(dataset=str(own), epochs=1, batch_size=16, **sizes), tmp_path / "run")
+    own.rename(moved)
+    with pytest.raises(InputError):
+        list(verify_run(run.folder))
+    assert len(list(verify_run(run.folder, moved))) == 5
+    assert len(evaluate_run(run.folder, dataset=moved).labels) == run.data.test_images, "and not all 40"
+    assert export_run(run.folder, "torch", tmp_path / "net.pt2", dataset=moved).checked_on == "test images"
+
+
 def test_predictions_that_are_not_one_for_each_label_do_not_pass_verification(tiny, tmp_path):
     run = fit(tiny(epochs=1), tmp_path / "run")
     path = run.folder / "lengths.safetensors"

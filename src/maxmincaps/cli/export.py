@@ -17,6 +17,7 @@ def export(
     out: Path | None = None,
     couplings: Annotated[bool, Parameter(negative="")] = False,
     weights: Weights = "best",
+    dataset: str | None = None,
     tolerance: float = 1e-4,
     overwrite: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
@@ -33,6 +34,8 @@ def export(
         The file to write; for hub and run, the folder. Default: the run's name, here.
     couplings: bool
         Return the couplings of the last iteration too (onnx and torch).
+    dataset: str
+        Where the run's own images are now (onnx and torch). Without them the check uses random images.
     tolerance: float
         Largest difference to torch that is accepted (onnx and torch). Couplings of a child whose logits have a range
         below 0.01 may differ by more, in proportion to 1 / range, as Max-Min divides by the range.
@@ -58,7 +61,8 @@ def export(
         return
     from maxmincaps.export.run import export_run
 
-    done = export_run(run, to, out, couplings=couplings, weights=weights, tolerance=tolerance, overwrite=overwrite)
+    how = {"couplings": couplings, "weights": weights, "dataset": dataset}
+    done = export_run(run, to, out, **how, tolerance=tolerance, overwrite=overwrite)
     differences = ", ".join(f"{name} {difference:.1e}" for name, difference in done.differences.items())
     console.say(
         f"wrote {done.path}: {done.path.stat().st_size / 1e6:.1f} MB ({weights} weights)\n"

@@ -135,9 +135,15 @@ def _print_prediction(found: "Prediction", margin: float) -> None:
         console.print("  mostly light: if its strokes are dark, add --invert", style="yellow")
 
 
-def verify(run: RunFolder) -> None:
-    """Check that a run folder is whole, that its files are sound, and that its weights give the figures it states."""
+def verify(run: RunFolder, *, dataset: str | None = None) -> None:
+    """Check that a run folder is whole, that its files are sound, and that its weights give the figures it states.
+
+    Parameters
+    ----------
+    dataset: str
+        Where the run's own images are now. Default: where they were when it was trained.
+    """
     from maxmincaps.training.verify import verify_run
 
-    for line in verify_run(run):
+    for line in verify_run(run, dataset):
         console.print(styled(("✓", "green"), f" {line}"))

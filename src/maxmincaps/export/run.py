@@ -49,6 +49,7 @@ def export_run(
     *,
     couplings: bool = False,
     weights: Literal["best", "last"] = "best",
+    dataset: Path | str | None = None,
     tolerance: float = TOLERANCE,
     overwrite: bool = False,
 ) -> Exported:
@@ -63,6 +64,7 @@ def export_run(
         out: The file to write. Default: the run's name, in the current folder.
         couplings: Whether the file returns the couplings of the last iteration too.
         weights: Weights of the best epoch or of the last one.
+        dataset: Where the run's images are now. Default: where they were when it was trained.
         tolerance: Largest difference to torch that is accepted; for couplings see `coupling_tolerances`.
         overwrite: Whether an existing file is replaced.
 
@@ -77,7 +79,7 @@ def export_run(
     if path.exists() and not overwrite:
         raise InputError(f"{path}: exists already; choose another file with --out, or replace it with --overwrite")
     network = ExportedNetwork(load_network(folder, weights), couplings, whiten if run.recipe.whiten else None)
-    images, checked_on = _images_to_check(run)
+    images, checked_on = _images_to_check(run, dataset)
     written = write(network, _notes(run, weights))
     differences = compare(written.run, network, images, tolerance, str(path))
     with reporting_write_errors(path):
@@ -129,10 +131,10 @@ def coupling_tolerances(ranges: Tensor, tolerance: float) -> Tensor:
     return tolerance * (WELL_CONDITIONED_RANGE / ranges.clamp(min=1e-30)).clamp(min=1)
 
 
-def _images_to_check(run: Run) -> tuple[Images, str]:
+def _images_to_check(run: Run, dataset: Path | str | None) -> tuple[Images, str]:
     """Return some test images at the network's size, before whitening; random ones if the run's images are missing."""
     try:
-        test = images_seen(run).test
+        test = images_seen(run, dataset).test
     except InputError as error:
         noise = torch.rand(CHECKED_IMAGES, *run.data.image_shape, generator=torch.Generator().manual_seed(0))
         return noise, f"random images, as the test images cannot be used ({one_line(error)})"

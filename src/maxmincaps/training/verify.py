@@ -71,8 +71,12 @@ def _images_to_evaluate(run: Run, dataset: Path | str | None) -> ImageSet:
     return replace(images, labels=labels[images.labels], classes=data.classes)
 
 
-def verify_run(folder: Path) -> Iterator[str]:
+def verify_run(folder: Path, dataset: Path | str | None = None) -> Iterator[str]:
     """Check a run folder. Yield a line for each check that passes.
+
+    Args:
+        folder: The run folder.
+        dataset: Where the run's images are now. Default: where they were when it was trained.
 
     Raises:
         InputError: At the first check that fails.
@@ -96,7 +100,7 @@ def verify_run(folder: Path) -> Iterator[str]:
     _check_agrees(folder, "final_test_accuracy", result, (stated.predictions == stated.labels).double().mean().item())
     yield f"lengths of {data.test_images} test images give the stated final accuracy"
     for weights, name in (("best", "best_test_accuracy"), ("last", "final_test_accuracy")):
-        again = evaluate_run(folder, weights)
+        again = evaluate_run(folder, weights, dataset)
         measured, images = accuracy(again.lengths, again.labels), len(again.labels)
         # Other machines round differently: one image in a thousand may change its class.
         _check_agrees(folder, name, result, measured, 0.001 + 1e-9)
