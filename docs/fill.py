@@ -1,4 +1,4 @@
-"""Put the tables and figures of results/report into the pages: `make results`. What stands there is never typed."""
+"""Fill the pages with the tables and figures of results/report (`make results`). Nobody types them."""
 
 import re
 import shutil
@@ -14,17 +14,17 @@ FIGURE = re.compile(r"\((?P<where>[\w./-]*images/results/(?P<name>[\w-]+\.png))\
 
 
 def pages() -> list[Path]:
-    """Give every page that may hold results."""
+    """Return every page that may hold results."""
     return [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
 def filled(text: str) -> str:
-    """Give a page's text with the tables, and the captions of figures, as the report has them."""
+    """Return the text of a page with the tables and figure captions of the report."""
     return BLOCK.sub(lambda found: f"{found[1]}\n{_block(found['kind'], found['name'])}\n{found[4]}", text)
 
 
 def figures(page: Path) -> dict[Path, Path]:
-    """Name the report's figures that a page shows, and where it looks for them."""
+    """Return the figures that a page shows: where the page expects each one, and its file in the report."""
     shown = FIGURE.finditer(page.read_text(encoding="utf-8"))
     return {page.parent / found["where"]: REPORT / "figures" / found["name"] for found in shown}
 

@@ -5,7 +5,7 @@ from tests.conftest import TINY
 
 @pytest.fixture
 def small_trainings(monkeypatch):
-    """Let every training that a page starts be a small one: its words are tested, not the processor."""
+    """Replace every training that a page starts by a small one: the tests check the commands, not the accuracy."""
     from maxmincaps.cli import train as verb
     from maxmincaps.training import fit as training
 

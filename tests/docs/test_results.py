@@ -1,4 +1,4 @@
-"""Every number of ours in the pages has a committed record: records make the report, and the report makes the pages."""
+"""Every number in the pages has a committed run: runs make the report, and the report fills the pages."""
 
 import importlib.util
 
@@ -9,7 +9,7 @@ from tests.docs.pages import ROOT
 
 RESULTS = ROOT / "results"
 OF_IMAGES = {f"{name}.png" for name in ("misclassified", "figure-9", "figure-a1", "figure-a2", "figure-a3")}
-"""Figures that are drawn from test images too, which records do not hold."""
+"""Figures that also need test images, which run folders do not hold."""
 
 
 def fill():
@@ -32,11 +32,11 @@ def tables(folder):
     return {path.name: path.read_text() for path in (folder / "tables").glob("*.md")}
 
 
-def test_the_committed_tables_are_what_the_committed_records_give(rebuilt):
+def test_the_committed_tables_are_what_the_committed_runs_give(rebuilt):
     assert tables(RESULTS / "report") == tables(rebuilt)
 
 
-def test_there_is_no_committed_figure_that_the_committed_records_do_not_give(rebuilt):
+def test_there_is_no_committed_figure_that_the_committed_runs_do_not_give(rebuilt):
     committed, given = (
         {path.name for path in (folder / "figures").glob("*.png")} for folder in (RESULTS / "report", rebuilt)
     )
