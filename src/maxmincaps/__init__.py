@@ -9,6 +9,7 @@ from typing import Any
 import lazy_loader
 
 _load_name, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+_RENAMED = {"Record": "Run", "Together": "CombinedObserver"}
 
 
 def __getattr__(name: str) -> Any:
@@ -16,6 +17,11 @@ def __getattr__(name: str) -> Any:
         from importlib.metadata import version
 
         return version("maxmincaps")
+    if name in _RENAMED:
+        import warnings
+
+        warnings.warn(f"maxmincaps.{name} is now {_RENAMED[name]}", DeprecationWarning, stacklevel=2)
+        name = _RENAMED[name]
     try:
         return _load_name(name)
     except AttributeError:

@@ -329,6 +329,11 @@ class Recipe(MachineSettings, TrainingSettings, NetworkSettings, DataSettings):
         """Return a copy with other values of some settings."""
         return recipe_from({**self.model_dump(), **changes}, "these settings")
 
+    def but(self, **changes: Any) -> "Recipe":
+        """Return `with_changes` of the same arguments; deprecated."""
+        warnings.warn("Recipe.but is now with_changes", DeprecationWarning, stacklevel=2)
+        return self.with_changes(**changes)
+
     def fingerprint(self) -> str:
         """Return a short hash of the settings that decide the result: all but those of the machine.
 

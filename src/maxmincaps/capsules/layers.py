@@ -1,5 +1,6 @@
 """The two capsule layers, each usable in any `nn.Module`."""
 
+import warnings
 from collections import deque
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
@@ -196,6 +197,12 @@ class RoutedCapsules(ScaledWeights):
         """The number of terms in the sum for one number of a parent."""
         children, _, _, part = self.weights.shape
         return children * part
+
+    @property
+    def terms(self) -> int:
+        """The fan-in; deprecated."""
+        warnings.warn("RoutedCapsules.terms is now fan_in", DeprecationWarning, stacklevel=2)
+        return self.fan_in
 
     def suggested_sigma(self) -> float:
         """Return the sigma of W at which parents begin with moderate lengths for any number of children.

@@ -1,5 +1,6 @@
 """Observers, which `fit` calls at each step and epoch. Printing and logging happen there, not in `fit`."""
 
+import warnings
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -58,7 +59,16 @@ class Observer:
 
     def should_stop(self) -> bool:
         """Called after each step. Return `True` to stop the run here with a checkpoint, as Ctrl-C does."""
+        return self.wants_to_stop()
+
+    def wants_to_stop(self) -> bool:
+        """Return whether to stop; deprecated: override `should_stop`."""
         return False
+
+    def __init_subclass__(cls, **settings: Any) -> None:
+        super().__init_subclass__(**settings)
+        if "wants_to_stop" in vars(cls):
+            warnings.warn("Observer.wants_to_stop is now should_stop", DeprecationWarning, stacklevel=2)
 
     def ended(self) -> None:
         """Called when the run is over, whether it was completed, stopped or failed."""
