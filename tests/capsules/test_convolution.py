@@ -41,7 +41,7 @@ def problems(draw: Callable, channels: int = 4) -> tuple:
 
 
 def with_gradients(convolve: Callable, images: Tensor, weight: Tensor, bias: Tensor | None, *rest: object) -> list:
-    """Give the outputs, and the gradients of a random weighted sum of them."""
+    """Return the outputs, and the gradients of a random weighted sum of them."""
     leaves = [leaf.detach().requires_grad_() for leaf in (images, weight, bias) if leaf is not None]
     outputs = convolve(*leaves, *([None] if bias is None else []), *rest)
     target = torch.randn(outputs.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)

@@ -8,7 +8,7 @@ from maxmincaps import CapsNet, InputError, PrimaryCapsules, RoutedCapsules, fol
 
 
 def rates(model, **settings):
-    """Give each parameter's rate by its name."""
+    """Return each parameter's rate by its name."""
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     groups = parameter_groups(model, lr=0.5, **settings)
     assert all(group["lr"] == 0.5 * group["rate"] for group in groups)

@@ -16,14 +16,14 @@ RANDOM = np.random.default_rng(0)
 
 
 def small_digits():
-    """Give a dataset like MNIST of 6 and 4 images, and its decoded files."""
+    """Return a dataset like MNIST of 6 and 4 images, and its decoded files."""
     pixels = RANDOM.integers(0, 256, (10, 28, 28), dtype=np.uint8)
     labels = np.arange(10, dtype=np.uint8)
     return _small("mnist", 6, 4, catalog.idx_files((pixels[:6], labels[:6]), (pixels[6:], labels[6:])))
 
 
 def small_cifar():
-    """Give a dataset like CIFAR10 of 10 and 2 images, and its decoded files."""
+    """Return a dataset like CIFAR10 of 10 and 2 images, and its decoded files."""
     files = {}
     for name in (*catalog.CIFAR_TRAIN, "test_batch.bin"):
         pixels = RANDOM.integers(0, 256, (2, 3, 32, 32), dtype=np.uint8)

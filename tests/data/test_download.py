@@ -18,7 +18,7 @@ from tests.data.published import raw, small_digits
 
 @pytest.fixture
 def digits(monkeypatch, published):
-    """Let `mnist` be a small set whose files lie in `published`."""
+    """Replace `mnist` in the catalogue by a small set whose files are in `published`."""
     dataset, files = small_digits()
     monkeypatch.setitem(DATASETS, "mnist", dataset)
     raw(published, files)
@@ -39,7 +39,7 @@ def filled(digits, published, cache):
 
 @pytest.fixture
 def only_from(monkeypatch, digits):
-    """Let the small set have these sources and no others."""
+    """Replace the sources of the small set."""
 
     def choose(*only):
         monkeypatch.setitem(DATASETS, "mnist", replace(digits, sources=only))

@@ -119,7 +119,7 @@ def unpack_to(path):
 
 
 def read_tar_inside(path):
-    """Give the mutated tar to the reader as it would be after a sound gzip, so that mutations reach the tar."""
+    """Read the mutated tar from a valid gzip, so that mutations reach the tar."""
     archive = path.with_suffix(".gz.tgz")
     archive.write_bytes(gzip.compress(path.read_bytes(), 1))
     unpack_to(archive)

@@ -76,7 +76,7 @@ def test_rotation_gives_the_same_bytes_on_a_processor_without_vector_instruction
 
 @pytest.fixture
 def small(monkeypatch, digits):
-    """Let the sets be of 120 and 380 images, drawn from 1,000 digits."""
+    """Reduce the sets to 120 and 380 images, drawn from 1,000 digits."""
     monkeypatch.setattr(larochelle, "TRAIN", 120)
     monkeypatch.setattr(larochelle, "TEST", 380)
     monkeypatch.setattr(larochelle, "CANDIDATES", 4000)

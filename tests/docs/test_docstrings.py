@@ -1,6 +1,7 @@
-"""The examples in docstrings are true."""
+"""The examples in docstrings are true, and first lines name the action itself."""
 
 import doctest
+import re
 from importlib import import_module
 
 import pytest
@@ -13,6 +14,18 @@ WITH_EXAMPLES = [
     for path in sorted(SOURCE.rglob("*.py"))
     if any(">>> " in line and "+SKIP" not in line for line in path.read_text(encoding="utf-8").splitlines())
 ]
+
+
+VAGUE = re.compile(r'"""(Gives?|Tells?|Says?|Lets?|Name|Asks?)\b')
+
+
+def test_no_docstring_begins_with_a_vague_verb():
+    """Return, compute, check or list say more than give, tell, say, let, name or ask."""
+    folders = ("src", "tests", "examples", "research", "benchmarks", "docs")
+    paths = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
+    assert len(paths) > 200
+    found = {path.relative_to(ROOT): VAGUE.findall(path.read_text(encoding="utf-8")) for path in paths}
+    assert {path: verbs for path, verbs in found.items() if verbs} == {}
 
 
 @pytest.mark.parametrize("name", WITH_EXAMPLES)

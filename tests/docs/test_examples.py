@@ -1,4 +1,4 @@
-"""The examples run as they are. (`serve_onnx.py` is tested with the exports.)"""
+"""The examples run as they are; `serve_onnx.py` is tested with the exports."""
 
 import runpy
 import sys

@@ -1,4 +1,4 @@
-"""Processes that may die. They are forked from one that has done a small training, so that each begins at once."""
+"""Processes that may be killed. They are forked from one that has made a small training, so that they start fast."""
 
 import multiprocessing
 import os
@@ -23,7 +23,7 @@ from tests.faults.scenarios import InterruptedGridError
 
 ROOT = Path(__file__).parents[2]
 SAID, RAISED = 2, 1
-"""Exit codes: one line of ours, anything else."""
+"""Exit codes: refused with a message, any other exception."""
 PHASES = [
     (launch, "fit", "training"),
     (Trainer, "save_checkpoint", "checkpointing"),
@@ -31,7 +31,7 @@ PHASES = [
     (Run, "write", "record_writing"),
     (results, "save_tensors", "record_writing"),
 ]
-"""What a process may be doing besides what its scenario is called after."""
+"""Functions that are phases of their own within the phase of a scenario."""
 
 
 def child(task: Callable[..., Any], *args: Any) -> BaseProcess:
@@ -40,41 +40,41 @@ def child(task: Callable[..., Any], *args: Any) -> BaseProcess:
     context.set_forkserver_preload(["tests.faults.warm"])
     process = context.Process(target=task, args=args, daemon=True)
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    with patch.dict(os.environ, PYTHONPATH=path):  # the server of forks starts with it
+    with patch.dict(os.environ, PYTHONPATH=path):  # the fork server starts with it
         process.start()
     return process
 
 
 def disturbed(scenario: Any, folder: Path, fault: Fault) -> tuple[int | None, list[str]]:
-    """Do a scenario in a process of its own, with one fault; give its exit code and what it said."""
+    """Run a scenario with one fault in its own process; return its exit code and messages."""
     with tempfile.NamedTemporaryFile("r") as said:
-        process = child(_suffer, scenario, folder, fault, said.name)
+        process = child(_act_with_fault, scenario, folder, fault, said.name)
         process.join()
         return process.exitcode, said.read().splitlines()
 
 
 def command(words: list[str], *, limits: dict[int, int] | None = None) -> tuple[int | None, str]:
-    """Give a command to our command line in a process of its own, with less of something; give its code and lines."""
+    """Run a command in its own process with limited resources; return its exit code and error output."""
     with started_command(words, limits=limits) as running:
         return running.ended()
 
 
 @dataclass(frozen=True)
 class Running:
-    """A command at work."""
+    """A command that is running."""
 
     process: BaseProcess
     said: str
 
     def ended(self) -> tuple[int | None, str]:
-        """Wait for its exit code and what it said of errors."""
+        """Wait until it ends; return its exit code and error output."""
         self.process.join()
         return self.process.exitcode, Path(self.said).read_text()
 
 
 @contextmanager
 def started_command(words: list[str], *, limits: dict[int, int] | None = None) -> Iterator[Running]:
-    """Give a command to our command line, and go on while it works. Limits are by resource; memory is on top."""
+    """Start a command in its own process. Limits are by resource; that of memory is added to what is in use."""
     with tempfile.NamedTemporaryFile() as said:
         yield Running(child(_command, words, limits or {}, said.name), said.name)
 
@@ -97,18 +97,18 @@ def _command(words: list[str], limits: dict[int, int], said: str) -> None:
 
 @dataclass(frozen=True)
 class Kill:
-    """What became of a process that was to be killed."""
+    """The outcome of an attempt to kill a process."""
 
     was_done: bool
     phase: str
-    """What it was doing."""
+    """The phase in which it was killed."""
     lived_s: float
 
 
 def killed(scenario: Any, folder: Path, after_s: float) -> Kill:
-    """Do a scenario in a process of its own, and kill it some time after it has begun, unless it is done."""
+    """Run a scenario in its own process, and kill it `after_s` seconds after its start unless it has ended."""
     with tempfile.NamedTemporaryFile() as phase:
-        process = child(_tell, scenario, folder, phase.name)
+        process = child(_act_with_phases, scenario, folder, phase.name)
         while not (Path(phase.name).read_bytes() or process.exitcode is not None):
             process.join(0.001)
         began_at = time.monotonic()
@@ -119,35 +119,35 @@ def killed(scenario: Any, folder: Path, after_s: float) -> Kill:
         return Kill(process.exitcode == 0, Path(phase.name).read_text().strip(), lived_s)
 
 
-def _tell(scenario: Any, folder: Path, path: str) -> None:
-    """Do a scenario, and keep in a file what is being done."""
+def _act_with_phases(scenario: Any, folder: Path, path: str) -> None:
+    """Run a scenario, and keep its current phase in a file."""
     file = os.open(path, os.O_WRONLY)
     phases: list[str] = []
 
-    def tell() -> None:
+    def write_phase() -> None:
         os.pwrite(file, phases[-1].ljust(20).encode(), 0)
 
-    def told(phase: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    def with_phase(phase: str, function: Callable[..., Any]) -> Callable[..., Any]:
         def wrapped(*args: Any, **kwargs: Any) -> Any:
             phases.append(phase)
-            tell()
+            write_phase()
             try:
                 return function(*args, **kwargs)
             finally:
                 phases.pop()
-                tell()
+                write_phase()
 
         return wrapped
 
     for place, name, phase in PHASES:
-        setattr(place, name, told(phase, getattr(place, name)))
+        setattr(place, name, with_phase(phase, getattr(place, name)))
     phases.append(scenario.phase)
-    tell()
+    write_phase()
     scenario.act(folder)
     os._exit(0)
 
 
-def _suffer(scenario: Any, folder: Path, fault: Fault, said: str) -> None:
+def _act_with_fault(scenario: Any, folder: Path, fault: Fault, said: str) -> None:
     lines, code = [], 0
     with watching(Layer(folder, fault)):
         try:

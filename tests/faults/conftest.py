@@ -1,4 +1,4 @@
-"""What the fault tests share: figures that a test states, and a long version of each test.
+"""Fixtures of the fault tests: figures that a test states, and a long version of each test.
 
 `make torture` sets MAXMINCAPS_TORTURE=1. It then takes the long version of every test, prints the figures, and keeps
 those of the tests that ran in docs/reliability.json and in the table of docs/reliability.md.
@@ -30,7 +30,7 @@ def scale():
 
 @pytest.fixture
 def tally(record_property):
-    """State what a test has tried and what came of it: `tally("writes that failed", tried=120, lost=0)`.
+    """State what a test has tried, and the outcome: `tally("writes that failed", tried=120, lost=0)`.
 
     Numbers that the cases of a parametrized test state under the same words are added up.
     """
@@ -44,8 +44,8 @@ def tally(record_property):
 
 @pytest.fixture
 def readings(tmp_path):
-    """Somebody who watches files of strangers being read, in a folder of their own."""
-    from tests.faults.readings import Readings  # which listens to all that this process does
+    """A check that untrusted files in a new folder are read safely."""
+    from tests.faults.readings import Readings  # the import installs an audit hook
 
     return Readings(tmp_path)
 

@@ -17,11 +17,11 @@ ROW = re.compile(r"^\| (?P<promise>.+?) \| (?P<figures>.*?) ?\| `(?P<test>test_\
 """A row of the page: a promise, the figures beside it, and the test that states them."""
 
 Figures = dict[str, dict[str, Any]]
-"""What was counted, and the numbers by name."""
+"""Numbers by name, by what was counted."""
 
 
 def said(figures: Figures) -> str:
-    """Write the figures of one test as words: `writes that failed: 120 tried, 0 lost`."""
+    """Return the figures of one test as text: `writes that failed: 120 tried, 0 lost`."""
     parts = {what: ", ".join(_said(*one) for one in numbers.items()) for what, numbers in figures.items()}
     return "; ".join(f"{what}: {words}" for what, words in parts.items())
 
@@ -40,7 +40,7 @@ def add(figures: Figures, what: str, numbers: dict[str, Any]) -> None:
 
 
 def filled(page: str, tests: dict[str, Figures]) -> str:
-    """Give the page with the figures of each row's test beside its promise; nobody writes a figure there by hand."""
+    """Return the page with the figures of each row's test beside its promise."""
 
     def row(found: re.Match[str]) -> str:
         return f"| {found['promise']} | {said(tests.get(found['test'], {}))} | `{found['test']}` |"
@@ -49,7 +49,7 @@ def filled(page: str, tests: dict[str, Figures]) -> str:
 
 
 def keep(figures: dict[str, Figures]) -> dict[str, Any]:
-    """Put figures in place of those of the same tests, and leave those of tests that did not run now."""
+    """Replace the kept figures of the tests that ran, and return all kept figures."""
     before = json.loads(KEPT.read_text(encoding="utf-8"))["tests"] if KEPT.exists() else {}
     others = {test: stated for test, stated in before.items() if _exists(*test.split("::"))}
     kept = {

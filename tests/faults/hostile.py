@@ -1,4 +1,4 @@
-"""What hostile people send to a page, and what they are answered."""
+"""Hostile requests to a page, and how to send them."""
 
 import json
 import socket

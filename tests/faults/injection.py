@@ -1,7 +1,7 @@
-"""A layer between our code and one folder of the file system: it counts every change, and makes one of them fail.
+"""A layer between our code and one folder of the file system that counts every change and makes one of them fail.
 
-The record that it keeps of a run is a list of operations. From any beginning of that list follows what a disk may hold
-after the power has failed there (see power.py).
+It keeps a list of the operations of a run. power.py derives from each prefix of the list what a disk may contain after
+a power failure at that operation.
 """
 
 import builtins
@@ -21,20 +21,20 @@ DEATH = 77
 
 @dataclass(frozen=True)
 class Operation:
-    """One change that was asked of the file system."""
+    """One requested change of the file system."""
 
     kind: str
     path: str
-    """Below the watched folder, which is the empty path."""
+    """Relative to the watched folder, whose own path is empty."""
     target: str = ""
-    """The new name of what is renamed."""
+    """The new path of a rename."""
     data: bytes = b""
-    """What is written."""
+    """The bytes of a write."""
 
 
 @dataclass(frozen=True)
 class Fault:
-    """Which operation fails, the first being 0, and how."""
+    """The number of the operation that fails, from 0, and how it fails."""
 
     at: int
     how: Literal["fails", "fails from then on", "ends the process"]
@@ -42,7 +42,7 @@ class Fault:
 
 
 class Layer:
-    """Everything that is asked of the file system below `root`, in order."""
+    """All operations on the file system below `root`, in order."""
 
     def __init__(self, root: Path, fault: Fault | None = None) -> None:
         self.root, self.fault = root.resolve(), fault
@@ -50,7 +50,7 @@ class Layer:
         self.open_files: dict[int, str] = {}
 
     def place(self, path: Any, folder: int | None = None) -> str | None:
-        """Give the path below the root, or None where it lies elsewhere. The name itself may be a link."""
+        """Return the path below the root, or None if it lies elsewhere. The last component may be a link."""
         if isinstance(path, int):
             return self.open_files.get(path)
         if folder is not None and folder not in self.open_files:
@@ -78,13 +78,13 @@ class Layer:
         try:
             return do()
         except OSError:
-            # The system itself said no, such as to a folder that is there already: nothing has changed.
+            # The system itself refused, for example to create an existing folder: nothing has changed.
             self.operations[number] = Operation("refused", self.operations[number].path)
             raise
 
 
 class WatchedFile:
-    """A file open for writing. What is written goes to the system at once: a buffer would hide where writes end."""
+    """A file open for writing, without a buffer, because a buffer would hide where writes end."""
 
     def __init__(self, layer: Layer, file: Any, path: str) -> None:
         self._layer, self._file, self._path = layer, file, path

@@ -39,24 +39,24 @@ class Disk:
         return number
 
     def name_of(self, path: str) -> Name:
-        """Give the folder and the name that a path means."""
+        """Return the number of a path's folder, and its name there."""
         folder, _, name = path.rpartition("/")
         return self.number_of(folder), name
 
     def change(self, names: dict[Name, int | None]) -> None:
-        """Give and take names."""
+        """Set names, or remove those that are None."""
         _apply(names, self.names)
         self.pending.append(names)
 
     def make(self, path: str, *, is_file: bool) -> None:
-        """Give a name to something new, which is empty."""
+        """Create an empty file or folder."""
         number = next(iter(self.numbers))
         if is_file:
             self.contents[number] = b""
         self.change({self.name_of(path): number})
 
     def force(self, number: int) -> None:
-        """Make a file's bytes sure, or a folder's names."""
+        """Make a file's bytes or a folder's names durable."""
         if number in self.contents:
             self.sure_contents[number] = self.contents[number]
             return
@@ -66,7 +66,7 @@ class Disk:
         self.pending = [change for change in self.pending if change not in touching]
 
     def do(self, operation: Operation) -> None:
-        """Follow what was asked of the system."""
+        """Apply an operation."""
         path = operation.path
         match operation.kind:
             case "create" | "touch":
@@ -86,7 +86,7 @@ class Disk:
                 self.force(self.number_of(path))
 
     def leave(self, folder: Path, survives: Survives = lambda: 0.0) -> None:
-        """Write into an empty folder what is left after the power has failed now."""
+        """Write into an empty folder what is left after a power failure now."""
         names, contents = dict(self.sure_names), dict(self.sure_contents)
         for change in self.pending:
             if survives() >= 0.5:
@@ -114,7 +114,7 @@ class Disk:
 
 
 def disk_after(operations: Iterable[Operation]) -> Disk:
-    """Follow operations on an empty folder, each of which was done."""
+    """Return the disk after these operations on an empty folder."""
     disk = Disk()
     for operation in operations:
         disk.do(operation)

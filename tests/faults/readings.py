@@ -1,4 +1,4 @@
-"""Somebody who watches files of strangers being read: by a function, or by a command."""
+"""Read untrusted files by functions or commands, and report whatever must not happen."""
 
 import io
 import resource
@@ -13,10 +13,10 @@ from maxmincaps.cli import main
 from maxmincaps.errors import DivergedError, InputError
 
 MOST_GROWTH_MB = 600
-"""Reading all inputs of one kind may add so much to the memory of the process."""
+"""Bound on the memory that reading all inputs of one kind may add to the process."""
 
 MOST_LETTERS = 4000
-"""Of a refusal: it may list what it expected, but not repeat what it was given."""
+"""Bound on the length of an error message: it may list what was expected, but not repeat the input."""
 
 FORBIDDEN = {"pickle.find_class", "subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "socket.connect"}
 WRITES = {"w", "a", "x", "+"}
@@ -37,11 +37,11 @@ def _is_write_elsewhere(path: Any, mode: Any, folder: Path) -> bool:
     return bool(writes) and isinstance(path, str) and not path.startswith((str(folder), "/dev/", "/proc/"))
 
 
-sys.addaudithook(_on_event)  # cannot be taken away again, and is silent unless somebody reads a stranger's file
+sys.addaudithook(_on_event)  # Audit hooks cannot be removed; this one does nothing outside `Readings.read`.
 
 
 class Readings:
-    """Watches files being read: each is accepted or refused in one line that names it, and nothing else happens."""
+    """Checks that each file is accepted, or refused in one line that names it, without side effects."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -53,7 +53,7 @@ class Readings:
         self.wrong: list[str] = []
 
     def read(self, reader: Callable[[], Any], named: str, what: str) -> None:
-        """Call a reader; `named` must stand in what it says if it refuses, `what` says which input this was."""
+        """Call a reader. An error message must contain `named`; `what` describes the input in reports."""
         self.tried += 1
         began = time.process_time()
         try:
@@ -64,7 +64,7 @@ class Readings:
             said = str(error)
             if named not in said or "\n" in said or len(said) > MOST_LETTERS:
                 self.wrong.append(f"{what}: refused without its name or in several lines: {said[:300]!r}")
-        except Exception as error:  # any other is what we look for
+        except Exception as error:  # any other error is a failure
             self.wrong.append(f"{what}: {_place(error)} {type(error).__name__}: {str(error)[:200]}")
         spent = time.process_time() - began
         if spent > self.slowest_cpu_s:
@@ -79,7 +79,7 @@ class Readings:
             _watched.pop()
 
     def conclude(self, tally: Callable[..., None], what: str) -> None:
-        """State the figures, and fail if anything happened that must not."""
+        """Fail if anything happened that must not; otherwise state the figures."""
         grown_mb = peak_mb() - self.before_mb
         assert self.wrong == [], f"{len(self.wrong)} of {self.tried}\n" + "\n".join(_distinct(self.wrong))
         assert self.trespasses == [], self.trespasses[:5]
@@ -98,7 +98,7 @@ class Readings:
 
 
 def _distinct(wrong: list[str]) -> list[str]:
-    """Give one example of each place and kind of error."""
+    """Return one example of each place and kind of error."""
     found: dict[str, str] = {}
     for one in wrong:
         found.setdefault(one.partition(": ")[2][:90], one)
@@ -106,7 +106,7 @@ def _distinct(wrong: list[str]) -> list[str]:
 
 
 def _place(error: BaseException) -> str:
-    """Say where in our own code an error came up."""
+    """Return the last line of our own code in a traceback."""
     place, trace = "", error.__traceback__
     while trace:
         name = trace.tb_frame.f_code.co_filename
@@ -117,7 +117,7 @@ def _place(error: BaseException) -> str:
 
 
 def told(*words: object) -> None:
-    """Call the command; anything but success, or one line and the code of wrong input, is an error."""
+    """Run a command. Exit code 2 raises `InputError` with its message, any other code but 0 `RuntimeError`."""
     printed = io.StringIO()
     with redirect_stderr(printed), redirect_stdout(printed):
         try:
@@ -130,12 +130,12 @@ def told(*words: object) -> None:
 
 
 def fresh_peak_mb() -> float:
-    """Forget the most memory that this process has had, where the system can, and give what it has now."""
+    """Reset the peak memory of this process where the system can, and return it."""
     with suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")
     return peak_mb()
 
 
 def peak_mb() -> float:
-    """Give the most memory that this process has had."""
+    """Return the peak memory of this process."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10)

@@ -1,7 +1,7 @@
-"""What is disturbed: a training, a grid of trainings, a dataset on its way into the cache.
+"""The disturbed actions: a training, a grid of trainings, and the caching of a dataset.
 
-Each can be begun and can be taken up again by the same call, `act`; each leaves something whose bits can be compared,
-`bits`; and of each one can ask at any moment whether anything in its folder is half and looks whole, `check`.
+`act` begins or continues the action. `bits` returns its outcome for comparison. `check` may be called at any moment and
+fails if an incomplete file looks complete.
 """
 
 import hashlib
@@ -27,7 +27,7 @@ from maxmincaps.training.run import Run, runs_under
 from maxmincaps.training.verify import verify_run
 
 TIMES = {"images_per_s", "seconds", "peak_memory_mb"}
-"""What a record says that is not the same twice."""
+"""Metrics of a run that differ between repetitions."""
 SMALL = {
     "conv_channels": 4,
     "types": 2,
@@ -59,26 +59,26 @@ def small_recipe(images: Path, **changes: Any) -> Recipe:
 
 @dataclass(frozen=True)
 class Training:
-    """One run: checkpoints, weights, records."""
+    """One run: checkpoints, weights, metrics."""
 
     recipe: Recipe
     phase = "training"
 
     def act(self, folder: Path) -> None:
-        """Train, from wherever the folder was left."""
+        """Train, or continue the run in the folder."""
         fit(self.recipe, folder / "run", resume=True)
 
     def check(self, folder: Path) -> None:
-        """Read whatever is there; what says that it is complete must be so."""
-        for record in runs_under(folder):
-            check_record(record)
+        """Read all runs in the folder, and verify those that claim to be complete."""
+        for run in runs_under(folder):
+            check_run(run)
 
     def bits(self, folder: Path) -> dict[str, Any]:
-        """Give all of every record but times."""
-        return {str(record.folder.relative_to(folder)): record_bits(record) for record in runs_under(folder)}
+        """Return the content of every run except for times."""
+        return {str(run.folder.relative_to(folder)): run_bits(run) for run in runs_under(folder)}
 
     def is_done(self, folder: Path) -> bool:
-        """Tell whether the run came to its end."""
+        """Return whether the run is complete."""
         return Run(folder / "run").complete
 
 
@@ -91,23 +91,23 @@ class Grid(Training):
 
     @property
     def recipes(self) -> list[Recipe]:
-        """Which runs these are."""
+        """The recipes of the runs."""
         return [self.recipe.with_changes(seed=seed) for seed in range(self.seeds)]
 
     def act(self, folder: Path) -> None:
-        """Launch what is missing; a run that fails with a line of ours is an outcome."""
+        """Launch the missing runs. Failed runs raise `InterruptedGridError`."""
         outcomes = launch(self.recipes, folder / "grid")
         failures = [outcome.message for outcome in outcomes.values() if outcome != Outcome("complete")]
         if failures:
             raise InterruptedGridError(failures)
 
     def is_done(self, folder: Path) -> bool:
-        """Tell whether all runs came to their end."""
+        """Return whether all runs are complete."""
         return all(Run(folder / "grid" / recipe.run_name).complete for recipe in self.recipes)
 
 
 class InterruptedGridError(Exception):
-    """Some runs of a grid did not come to their end; each says why."""
+    """Some runs of a grid failed, for the reasons in `lines`."""
 
     def __init__(self, lines: list[str]) -> None:
         super().__init__(lines)
@@ -116,30 +116,30 @@ class InterruptedGridError(Exception):
 
 @dataclass(frozen=True)
 class Caching:
-    """A dataset that is taken from published files into the cache, and once more in place of itself."""
+    """Caching of a dataset from published files, and its replacement by itself."""
 
     published: Path
     phase = "dataset_caching"
 
     def act(self, folder: Path) -> None:
-        """Bring it into the cache, whether or not it is there."""
+        """Copy the dataset into the cache, even if it is there."""
         with small_digits(self.published):
             for _ in range(2):
                 download.get("mnist", from_dir=self.published, cache=folder / "cache")
 
     def check(self, folder: Path) -> None:
-        """What has a manifest must be whole."""
+        """Check that a dataset with a manifest is complete."""
         place = folder / "cache" / "mnist"
         with small_digits(self.published) as dataset:
             if (place / "manifest.json").exists():
                 assert download.problems(dataset, place) == []
 
     def bits(self, folder: Path) -> dict[str, Any]:
-        """Give every file below the folder."""
+        """Return the bytes of every file below the folder."""
         return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
     def is_done(self, folder: Path) -> bool:
-        """Tell whether the dataset is in the cache."""
+        """Return whether the dataset is in the cache."""
         return (folder / "cache" / "mnist" / "manifest.json").exists()
 
 
@@ -155,38 +155,38 @@ def publish_digits(folder: Path) -> Path:
 
 @contextmanager
 def small_digits(published: Path) -> Iterator[Dataset]:
-    """Let the published digits be MNIST, which no other source has."""
+    """Replace MNIST in the catalogue by the published digits, without other sources."""
     sha256 = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in published.iterdir()}
     dataset = replace(DATASETS["mnist"], train=6, test=4, sha256=sha256, sources=())
     with patch.dict(DATASETS, {"mnist": dataset}):
         yield dataset
 
 
-def check_record(record: Run) -> None:
-    """Read every file of a record that is there under its own name; a complete one must be true."""
-    _ = record.recipe, record.history
-    for path in record.folder.glob("[!.]*.json"):
+def check_run(run: Run) -> None:
+    """Read every file of a run except temporary ones; verify the run if it is complete."""
+    _ = run.recipe, run.history
+    for path in run.folder.glob("[!.]*.json"):
         json.loads(path.read_text())
-    for path in record.folder.glob("[!.]*.safetensors"):
+    for path in run.folder.glob("[!.]*.safetensors"):
         load_tensors(path)
-    if record.complete:
-        assert len(list(verify_run(record.folder))) == 5
+    if run.complete:
+        assert len(list(verify_run(run.folder))) == 5
 
 
-def record_bits(record: Run) -> dict[str, Any]:
-    """Give everything that a record says but how long it took, and the names of its files.
+def run_bits(run: Run) -> dict[str, Any]:
+    """Return the content of a run except for times, and the names of its files.
 
-    A process that is lost between the result and the removal of the checkpoint leaves a complete record with a
-    checkpoint, which takes room and means nothing.
+    The checkpoint does not count: a process that is killed after writing the result and before removing the checkpoint
+    leaves it in a complete run, where it has no effect.
     """
-    paths = sorted(path for path in record.folder.iterdir() if path.name != CHECKPOINT)
+    paths = sorted(path for path in run.folder.iterdir() if path.name != CHECKPOINT)
     tensors = {
         f"{path.name} {name}": tensor.numpy().tobytes()
         for path in paths
         if path.suffix == ".safetensors"
         for name, tensor in load_file(path).items()
     }
-    history = [line.model_dump(exclude=TIMES) for line in record.history]
-    result = record.result.model_dump(exclude=TIMES)
+    history = [line.model_dump(exclude=TIMES) for line in run.history]
+    result = run.result.model_dump(exclude=TIMES)
     names = [path.name for path in paths]
-    return {"history": history, "result": result, "data": record.data, "files": names, **tensors}
+    return {"history": history, "result": result, "data": run.data, "files": names, **tensors}

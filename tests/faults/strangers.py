@@ -1,4 +1,4 @@
-"""What strangers hand over: files that are damaged, that know their format and lie, or that are pickles in disguise."""
+"""Untrusted files: damaged bytes, well-formed files with false claims, and pickles with other names."""
 
 import io
 import json
@@ -49,9 +49,9 @@ THINGS = [None, True, False, [], {}, [[]], {"": {}}, [0] * 1000, ["a"] * 300, [1
 def inputs(
     count: int, whole: bytes, harmful: Callable[[np.random.Generator], bytes], canary: Path
 ) -> Iterator[tuple[str, bytes]]:
-    """Give harmful contents of a file: traps first, then by turns damaged bytes and lies that know the format.
+    """Yield names and contents of harmful files: traps first, then damaged and false ones in turn.
 
-    A trap creates the file `canary` when somebody reads it as code.
+    A trap creates the file `canary` if it is run as code.
     """
     traps = pickles(canary)[: count // 2]
     for number in range(count):
@@ -65,12 +65,12 @@ def inputs(
 
 
 def encoded(text: str) -> bytes:
-    """Give a text as bytes, even where no text should have what it has."""
+    """Return a text as bytes, unpaired surrogates included."""
     return text.encode("utf-8", "surrogatepass")
 
 
 def harmful_json(value: Any, random: np.random.Generator) -> str:
-    """Write a JSON value with one to three harmful places in it."""
+    """Return a value as JSON with one to three harmful changes."""
     value = json.loads(json.dumps(value))
     for _ in range(random.integers(1, 4)):
         value = _with_harm(value, random)
@@ -92,7 +92,7 @@ def harmful_json(value: Any, random: np.random.Generator) -> str:
 
 
 def _with_harm(value: Any, random: np.random.Generator) -> Any:
-    """Replace, remove, double or rename something, somewhere in the value."""
+    """Replace, remove, repeat or rename a random part of the value."""
     if isinstance(value, dict) and value and random.random() < 0.85:
         name = list(value)[random.integers(len(value))]
         kind = random.integers(8)
@@ -120,7 +120,7 @@ def _word(random: np.random.Generator) -> str:
 
 
 def harmful_tensors(whole: bytes, random: np.random.Generator) -> bytes:
-    """Write a safetensors file whose header lies, or whose numbers are not what they should be."""
+    """Return a safetensors file with a false header or wrong numbers."""
     (length,) = struct.unpack("<Q", whole[:8])
     header, numbers = json.loads(whole[8 : 8 + length]), whole[8 + length :]
     kind = random.integers(8)
@@ -175,7 +175,7 @@ class _Canary:
 
 
 def pickles(canary: Path) -> list[bytes]:
-    """Give pickles in all the clothes they wear, each of which creates the file `canary` when somebody reads it."""
+    """Return pickles in all file formats that contain them; each creates the file `canary` if it is unpickled."""
     trap = _Canary(canary)
     files = [io.BytesIO() for _ in range(4)]
     torch.save({"digits.weights": trap}, files[0])

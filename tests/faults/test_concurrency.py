@@ -1,4 +1,4 @@
-"""Two at once on one thing: launchers on a folder, trainings in a folder, fetchers of a dataset, polls on a file."""
+"""Concurrent processes: launchers on a folder, trainings in a folder, fetchers of a dataset, polls on a file."""
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -24,7 +24,7 @@ def images(tmp_path_factory):
 
 
 def at_once(task, *argument_lists):
-    """Do a task several times at once, each in a process of its own; none may fail."""
+    """Run a task in several processes at once; none may fail."""
     processes = [child(task, *arguments) for arguments in argument_lists]
     for process in processes:
         process.join()
@@ -35,10 +35,10 @@ def _launch(scenario, folder, log):
     """Launch a grid, and write a line for each run that is trained here."""
     begin = fits.begin_run
 
-    def logged(run, environment):
+    def logged(trainer, environment):
         with log.open("a") as file:
-            file.write(f"{run.record.folder.name}\n")
-        begin(run, environment)
+            file.write(f"{trainer.run.folder.name}\n")
+        begin(trainer, environment)
 
     with patch.object(fits, "begin_run", logged):
         scenario.act(folder)
@@ -50,13 +50,13 @@ def test_launchers_share_a_folder_and_train_each_run_once(images, tmp_path, scal
     folder, log = tmp_path / "together", tmp_path / "log"
     at_once(_launch, *[(grid, folder, log)] * launchers)
     trained = log.read_text().split()
-    assert sorted(trained) == sorted({record.folder.name for record in runs_under(folder)})
+    assert sorted(trained) == sorted({run.folder.name for run in runs_under(folder)})
     assert grid.bits(folder) == grid.bits(tmp_path / "alone")
     tally("launchers on one folder", launchers=launchers, runs=len(trained), trained_twice=0, lost=0)
 
 
 def _train_or_wait(training, folder):
-    """Train, as often as another process is in the way."""
+    """Train, and try again while another process is training."""
     from maxmincaps.training.run import InUseError
 
     while not training.is_done(folder):
@@ -76,7 +76,7 @@ def test_trainings_in_one_folder_make_one_record(images, tmp_path, scale, tally)
 
 
 def _write(path, letter, times):
-    """Write the same file again and again, whole, and see that it is never anything else."""
+    """Write a file repeatedly, and check that it always has one of the two contents."""
     for _ in range(times):
         write_atomic(path, letter * 100_000)
         assert path.read_bytes() in (b"a" * 100_000, b"b" * 100_000)
@@ -95,7 +95,7 @@ def _fetch(caching, folder, times):
 
 
 def _read(caching, folder, times):
-    """Ask for a dataset, which must be there: nobody else gives it."""
+    """Read a dataset from the cache, its only source."""
     with small_digits(caching.published):
         for _ in range(times):
             assert download.get("mnist", cache=folder / "cache").dataset == "mnist"
@@ -115,7 +115,7 @@ def test_fetchers_of_one_dataset_wait_for_each_other(tmp_path, scale, tally):
 
 
 def _answer(path: Path, server: int, opening) -> None:
-    """Serve a poll as a process of its own would: open the file, and keep the answers of some people."""
+    """Open a poll as a server does, and store the answers of some people."""
     store = Store.create(path, asked(IMAGES)) if opening else Store.existing(path)
 
     def one(person: int) -> None:

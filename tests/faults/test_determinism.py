@@ -12,7 +12,7 @@ from maxmincaps.studies.progress import Outcome
 from maxmincaps.training.observer import Observer
 from maxmincaps.training.run import Run
 from tests.faults.children import child
-from tests.faults.scenarios import Grid, Training, record_bits, small_recipe, write_images
+from tests.faults.scenarios import Grid, Training, run_bits, small_recipe, write_images
 
 SETTINGS = [
     {},
@@ -61,13 +61,13 @@ def test_a_run_may_be_stopped_after_each_step_and_after_every_step(images, tmp_p
     stops = 0
     for number, changes in enumerate(SETTINGS[: scale(1, None)]):
         recipe = small_recipe(images, **changes)
-        whole = record_bits(fit(recipe, tmp_path / f"whole {number}"))
+        whole = run_bits(fit(recipe, tmp_path / f"whole {number}"))
         for step in range(1, 5):
             folder = tmp_path / f"{number} {step}"
             with suppress(KeyboardInterrupt):
                 fit(recipe, folder, observer=StopsAfter(step))
             assert not Run(folder).complete
-            assert record_bits(fit(recipe, folder, resume=True)) == whole
+            assert run_bits(fit(recipe, folder, resume=True)) == whole
             stops += 1
         folder = tmp_path / f"{number} always"
         while not Run(folder).complete:
@@ -75,7 +75,7 @@ def test_a_run_may_be_stopped_after_each_step_and_after_every_step(images, tmp_p
                 fit(recipe, folder, resume=True, observer=StopsAfter(1))
                 stops -= 1
             stops += 1
-        assert record_bits(Run(folder)) == whole
+        assert run_bits(Run(folder)) == whole
     tally("stops", tried=stops, with_other_bits=0)
 
 
@@ -106,7 +106,7 @@ def test_a_number_of_threads_has_its_own_bits_and_always_the_same(images, tmp_pa
     for threads in scale((1, 2), (1, 2, 3, 4)):
         recipe = small_recipe(images, threads=threads, epochs=epochs)
         runs = [fit(recipe, tmp_path / f"{threads} {again}") for again in range(scale(2, 4))]
-        assert all(record_bits(run) == record_bits(runs[0]) for run in runs)
+        assert all(run_bits(run) == run_bits(runs[0]) for run in runs)
         last[threads] = load_file(runs[0].folder / "last.safetensors")
         tried += len(runs)
     furthest = max((weights[name] - last[1][name]).abs().max().item() for weights in last.values() for name in weights)

@@ -13,7 +13,7 @@ import pytest
 from maxmincaps import fit
 from maxmincaps.training.run import Run
 from tests.faults.children import command, started_command
-from tests.faults.scenarios import check_record, record_bits, small_recipe, write_images
+from tests.faults.scenarios import check_run, run_bits, small_recipe, write_images
 
 IN_A_NAMESPACE = ["unshare", "--map-root-user", "--mount", "sh", "-c"]
 """A mount there needs no rights, is seen by nobody else, and ends with its process."""
@@ -35,7 +35,7 @@ def undisturbed(tmp_path_factory):
 
 @pytest.fixture
 def train(undisturbed):
-    """Give the words that train this run into a folder, from wherever it was left."""
+    """Return the command line that trains this run in a folder, or continues it there."""
 
     def words(out):
         anew = ["--recipe", str(undisturbed.folder.parent / "recipe.json")]
@@ -60,12 +60,12 @@ class Trials:
 
     def goes_on(self, out):
         if Run(out).exists:
-            check_record(Run(out))
+            check_run(Run(out))
         assert command(self.train(out)) == (0, "")
         self.same_bits(out)
 
     def same_bits(self, out):
-        assert record_bits(Run(out)) == record_bits(self.undisturbed)
+        assert run_bits(Run(out)) == run_bits(self.undisturbed)
 
     def conclude(self, tally, what, **others):
         assert self.ends[2]

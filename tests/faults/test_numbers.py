@@ -1,4 +1,4 @@
-"""Numbers at the edge of what a float holds: answers and slopes are finite, or the run says that they are not."""
+"""Extreme numbers: outputs and gradients are finite, or the run reports that they are not."""
 
 import contextlib
 import itertools
@@ -30,14 +30,14 @@ SMALL |= {"types": 2, "part_pose": 4, "class_pose": 4, "decoder": (8,)}
 
 
 def slope_of(result, values):
-    """Give the slope of a sum whose weights differ from place to place, so that nothing cancels in it."""
+    """Return the gradient of a weighted sum; the weights differ, so that nothing cancels."""
     weights = torch.linspace(1, 2, result.numel(), dtype=result.dtype).reshape(result.shape)
     total = (result * weights).sum()
     return torch.autograd.grad(total, values, allow_unused=True)[0] if total.requires_grad else None
 
 
 def combinations():
-    """Give logits or poses of every size, type and pattern."""
+    """Yield logits or poses of every size, type and pattern."""
     for size, dtype, pattern in itertools.product(SIZES, TYPES, PATTERNS):
         yield (torch.tensor([pattern]) * size).to(dtype)
 
@@ -139,7 +139,7 @@ def test_what_is_not_finite_is_never_hidden_behind_a_finite_loss_and_gradient(ta
 
 @pytest.fixture
 def command(capsys, tmp_path, monkeypatch):
-    """Train at the command's edge; give the exit code and what was said."""
+    """Train by the command; return the exit code and the error output."""
     monkeypatch.chdir(tmp_path)
 
     def call(*words, **changed):

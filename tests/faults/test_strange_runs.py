@@ -60,7 +60,7 @@ def half(recipe, tmp_path_factory):
 
 
 def lies_in(whole):
-    """Give what makes harmful files of a sound one with tensors."""
+    """Return a function that makes harmful files from a valid tensor file."""
     return lambda random: harmful_tensors(whole, random)
 
 

@@ -11,7 +11,7 @@ LOADS = {"torch.load", "torch.jit.load", "np.load", "numpy.load", "os.system", "
 
 
 def trouble_in(source):
-    """Name what in a source could run what it reads."""
+    """Yield the imports, calls and arguments of a source that could run what it reads."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
             yield from (name.name for name in node.names if name.name.partition(".")[0] in NEVER)

@@ -205,7 +205,7 @@ def test_a_folder_in_which_a_run_is_trained_is_in_use(tmp_path):
 
 @pytest.fixture
 def foreground():
-    """Let Ctrl-C raise, as for a command in the foreground of a shell; background jobs ignore it."""
+    """Make Ctrl-C raise `KeyboardInterrupt`, as in the foreground of a shell; background jobs ignore it."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)

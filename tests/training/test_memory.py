@@ -26,7 +26,7 @@ print(kept, min(faults_of_four_steps() for _ in range(8)))
 
 
 def run(calls: int, **environment: str) -> tuple[str, int]:
-    """Give what each call returned and the page faults of four steps that use two blocks of 48 MB each."""
+    """Print what each call returned and the page faults of four steps that use two blocks of 48 MB each."""
     done = subprocess.run(
         [sys.executable, "-c", LOOP, str(calls)],
         env={**os.environ, "GLIBC_TUNABLES": "", **environment},

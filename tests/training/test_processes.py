@@ -52,7 +52,7 @@ def test_the_processes_of_a_training_are_not_reached_from_other_machines(tiny, t
 
 
 class Hungry(Observer):
-    """Asks for more memory than there is, in the process that trains."""
+    """Allocates more memory than there is, in the process that trains."""
 
     def stepped(self, loss):
         raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes")

@@ -28,7 +28,7 @@ class StopAt(Observer):
 
 
 def stopped(recipe, folder, step):
-    """Give the record of a run that was stopped after so many steps."""
+    """Stop a run after a number of steps and return it."""
     with pytest.raises(KeyboardInterrupt):
         fit(recipe, folder, observer=StopAt(step))
     return Run(folder)
@@ -36,7 +36,7 @@ def stopped(recipe, folder, step):
 
 @pytest.fixture
 def half(tiny, tmp_path):
-    """The record of a run that was stopped after two steps."""
+    """A run that was stopped after two steps."""
     return stopped(tiny(), tmp_path / "run", 2)
 
 

@@ -1,1 +1,1 @@
-"""How fast we are: ours beside a textbook's network, in one run, on one machine."""
+"""Benchmarks: our training step against a textbook implementation, in one run on one machine; `check`."""

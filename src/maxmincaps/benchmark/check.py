@@ -52,7 +52,7 @@ def run_checks(device: torch.device, *, observer: Observer = SILENT) -> Iterator
 
     Args:
         device: The device to check.
-        observer: Is told of the progress of the training.
+        observer: Called at every step of the training.
     """
     checks: dict[str, Callable[[], tuple[bool | None, str]]] = {
         "normalizations": lambda: _compare_all(_normalize, device),
@@ -71,7 +71,7 @@ def run_checks(device: torch.device, *, observer: Observer = SILENT) -> Iterator
 
 
 def to_json(device: torch.device, results: list[CheckResult]) -> dict[str, Any]:
-    """Return the report that a bug report should have attached."""
+    """Return the results as the JSON object to attach to a bug report."""
     return {"environment": describe_device(device), "checks": [asdict(result) for result in results]}
 
 

@@ -1,4 +1,4 @@
-"""Many cases, each in its own process, in turn and again, so that a noisy neighbour disturbs all alike."""
+"""Compare cases, each timed in its own process. Rounds alternate between them, so that other load affects all alike."""
 
 import json
 import subprocess
@@ -21,14 +21,14 @@ TEN = replace(OURS, iterations=10)
 
 @dataclass(frozen=True)
 class Ratio:
-    """One figure of merit: how many times the second case goes into the first."""
+    """One line of the comparison: a measure of the case `above` divided by that of the case `below`."""
 
     name: str
     above: Case
     below: Case
     of: str = "step_ms"
     floor: float | None = None
-    """What we promise; for the ratio of iterations, at most this much."""
+    """The ratio that this project promises: a lower bound, or an upper bound for ten iterations against three."""
 
 
 def _both(name: str, floor: float | None = None, **settings: Any) -> Ratio:
@@ -60,16 +60,27 @@ def compare(
     rounds: int,
     threads: int,
     profiles: bool = False,
-    told: Callable[[Case], None] | None = None,
+    on_case: Callable[[Case], None] | None = None,
 ) -> dict[str, Any]:
-    """Time every case once a round and give all timings, and for each ratio its median and its range over rounds."""
+    """Time every case once per round.
+
+    Args:
+        ratios: The ratios to compute; those with bf16 are left out on processors without it.
+        rounds: Number of rounds.
+        threads: CPU threads of each process.
+        profiles: Whether to profile a step of the textbook network and of ours too.
+        on_case: Called before each timing.
+
+    Returns:
+        All timings, and the median and range over rounds of each ratio.
+    """
     bf16 = has_bf16(torch.device("cpu"))
     ratios = [ratio for ratio in ratios if bf16 or BF16 not in (ratio.above, ratio.below)]
     timings: dict[Case, list[dict[str, float]]] = {case: [] for case in cases_of(ratios)}
     for _ in range(rounds):
         for case, times in timings.items():
-            if told:
-                told(case)
+            if on_case:
+                on_case(case)
             times.append(_in_own_process(case, threads))
     return {
         "made_at": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -84,12 +95,12 @@ def compare(
 
 
 def cases_of(ratios: list[Ratio]) -> list[Case]:
-    """Name every case that some ratio needs, once."""
+    """Return the cases of all ratios, without duplicates."""
     return list(dict.fromkeys(case for ratio in ratios for case in (ratio.above, ratio.below)))
 
 
 def _is_known(ratio: Ratio, timings: dict[Case, list[dict[str, float]]]) -> bool:
-    """Tell whether a ratio can be formed: not every system says how much memory a process has had."""
+    """Return whether a ratio can be computed; some systems do not report the memory of a process."""
     return all(found[ratio.of] for found in timings[ratio.below])
 
 

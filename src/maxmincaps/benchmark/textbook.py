@@ -1,7 +1,6 @@
 """The network as public PyTorch code writes it: plain convolutions, votes held in memory, autograd through routing.
 
-This is what our speed is measured against, and a second witness of what the network computes: filled with the same
-weights, it gives the same answers (tests hold them together).
+Our speed is measured against it. Tests check that it computes the same as `CapsNet` with the same weights.
 """
 
 from copy import deepcopy
@@ -23,8 +22,8 @@ def squash(poses: Tensor) -> Tensor:
 class TextbookCapsNet(nn.Module):
     """The paper's network with Max-Min, one line of code for each line of the procedure.
 
-    Votes are one broadcast matrix product, as in most public implementations. `routing_outside_autograd` keeps all
-    iterations but the last from being recorded, which few of them do.
+    Votes are one broadcast matrix product, as in most public implementations. With
+    `routing_outside_autograd`, gradients flow through the last iteration only, as in few of them.
     """
 
     def __init__(
@@ -58,8 +57,8 @@ class TextbookCapsNet(nn.Module):
         couplings = torch.ones_like(logits)
         for iteration in range(self.iterations):
             is_last = iteration == self.iterations - 1
-            recorded = torch.is_grad_enabled() and (is_last or not self.routing_outside_autograd)
-            with torch.set_grad_enabled(recorded):
+            has_gradients = torch.is_grad_enabled() and (is_last or not self.routing_outside_autograd)
+            with torch.set_grad_enabled(has_gradients):
                 poses = squash((couplings.unsqueeze(-1) * votes).sum(dim=1))
                 if not is_last:
                     logits = logits + (votes * poses.unsqueeze(1)).sum(dim=-1)
@@ -69,7 +68,7 @@ class TextbookCapsNet(nn.Module):
 
     @torch.no_grad()
     def take_weights_of(self, network: CapsNet) -> None:
-        """Become the same function as one of our networks."""
+        """Copy the weights of one of our networks, so that both compute the same."""
         self.conv1.load_state_dict(network.conv1.state_dict())
         self.primary.load_state_dict(fold_multipliers(deepcopy(network.primary.convolution)).state_dict())
         self.weights.copy_(network.digits.effective_weights)
@@ -86,5 +85,5 @@ class BareConvolutions(nn.Module):
         self.primary = nn.Conv2d(256, 256 if channels == 1 else 512, 9, stride=2)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Give the maps of PrimaryCaps."""
+        """Return the feature maps of PrimaryCaps."""
         return self.primary(self.conv1(images).relu())

@@ -1,4 +1,4 @@
-"""One contestant in a process of its own: `python -m maxmincaps.benchmark.worker '{"contestant": "ours", …}'`."""
+"""Time one contestant in its own process: `python -m maxmincaps.benchmark.worker '{"contestant": "ours", …}'`."""
 
 import json
 import sys
@@ -21,7 +21,7 @@ from maxmincaps.training.step import train_step
 
 CONTESTANTS = {
     "textbook": "nn.Conv2d, votes in memory, autograd through all iterations",
-    "textbook, routing outside autograd": "the same, with only the last iteration recorded",
+    "textbook, routing outside autograd": "the same, with gradients through the last iteration only",
     "bare convolutions": "Conv1 and PrimaryCaps alone, directly, with our allocator settings",
     "ours": "this package, fp32",
     "ours, bf16": "this package, large products in bf16",
@@ -31,7 +31,7 @@ SHAPES = {"mnist": (1, 28, 28), "cifar10": (3, 24, 24)}
 
 @dataclass(frozen=True)
 class Case:
-    """What is timed: a step of training, or of inference, of one contestant."""
+    """A training or inference step of one contestant, which is timed."""
 
     contestant: str
     network: str = "mnist"
@@ -39,12 +39,12 @@ class Case:
     iterations: int = 3
     training: bool = True
     normalization: str = "max-min"
-    """Of ours; the textbook's network has Max-Min alone."""
+    """Applies to our network only; the textbook network always has Max-Min."""
 
 
 @dataclass(frozen=True)
 class Timing:
-    """Milliseconds of the median step, and the memory it took at most above what was held before."""
+    """The median step in milliseconds, and the peak memory above that before the first step."""
 
     step_ms: float
     peak_mb: float
@@ -52,7 +52,7 @@ class Timing:
 
 
 def build(case: Case) -> nn.Module:
-    """Make a contestant."""
+    """Return the network of a case."""
     shape = SHAPES[case.network]
     if case.contestant.startswith("textbook"):
         outside = case.contestant.endswith("outside autograd")
@@ -64,7 +64,7 @@ def build(case: Case) -> nn.Module:
 
 
 def measure(case: Case, *, warm_up: int = 2, steps: int = 5) -> Timing:
-    """Time some steps after a few that do not count."""
+    """Time `steps` steps after `warm_up` steps that do not count."""
     step = _steps_of(case)
     held = _held_mb()
     times = []
@@ -77,7 +77,7 @@ def measure(case: Case, *, warm_up: int = 2, steps: int = 5) -> Timing:
 
 
 def profile(case: Case, *, most: int = 12) -> list[dict[str, float | str]]:
-    """Give the operators that a training step spends its time in, with their share of it."""
+    """Return the `most` slowest operators of a step, with milliseconds and share of the step."""
     step = _steps_of(case)
     step()
     with torch.profiler.profile() as seen:
@@ -89,7 +89,7 @@ def profile(case: Case, *, most: int = 12) -> list[dict[str, float | str]]:
 
 
 def _steps_of(case: Case) -> Callable[[], None]:
-    """Make a contestant and its images; each call of what is given makes one step."""
+    """Build network and images of a case, and return a function that makes one step."""
     torch.manual_seed(0)
     network = build(case)
     images, labels = torch.rand(case.batch, *SHAPES[case.network]), torch.randint(0, 10, (case.batch,))
@@ -110,7 +110,7 @@ def _step(network: nn.Module, optimizer: torch.optim.Optimizer, images: Tensor, 
 
 
 def _held_mb() -> float:
-    """Tell how much memory this process holds now; where the system does not say, what it has held at most."""
+    """Return the resident memory of this process, or its peak on systems without /proc."""
     try:
         pages = int(Path("/proc/self/statm").read_text().split()[1])
     except OSError:

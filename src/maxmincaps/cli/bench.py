@@ -11,16 +11,16 @@ from maxmincaps.errors import InputError
 
 
 def bench(*, rounds: int = 3, threads: int = 2, quick: bool = False, out: Path | None = None) -> None:
-    """Time our training step beside a textbook's: ratios from one run, each case in a process of its own.
+    """Time our training step against a textbook implementation, each case in its own process.
 
     Parameters
     ----------
     rounds: int
-        How often everything is timed, in turn.
+        How often each case is timed; the rounds alternate between cases.
     threads: int
         CPU threads of each process.
     quick: bool
-        Only the first row.
+        Time only the first ratio: a training step with batch 128.
     out: Path
         Write all timings and a profile of a step to this .json file, and a plot beside it.
     """
@@ -35,7 +35,7 @@ def bench(*, rounds: int = 3, threads: int = 2, quick: bool = False, out: Path |
             rounds=rounds,
             threads=threads,
             profiles=out is not None,
-            told=lambda case: progress.update(task, advance=1, description=f"{case.contestant}, batch {case.batch}"),
+            on_case=lambda case: progress.update(task, advance=1, description=f"{case.contestant}, batch {case.batch}"),
         )
     shown = table(
         f"{found['environment']['processor']}, {threads} threads, {rounds} rounds", "", "#median", "#range", "#floor"

@@ -102,7 +102,7 @@ def _existing(folder: Path) -> dict[str, Path]:
 
 
 class ProgressReporter:
-    """Tells an observer how far a plan is, at most twice a second.
+    """Reports to an observer how far a plan is, at most twice a second.
 
     Args:
         work: The plan.

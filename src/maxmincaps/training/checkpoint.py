@@ -21,7 +21,7 @@ CHECKPOINT = "checkpoint.safetensors"
 
 
 def check_finite(tensors: Mapping[str, Tensor], where: Path) -> None:
-    """Raise `InputError` if a tensor is not of finite floating-point numbers. (Batch norm also counts its batches.)"""
+    """Raise `InputError` if a tensor is not of finite floating-point numbers; batch norm's counters are exempt."""
     for name, tensor in tensors.items():
         if name.endswith(".num_batches_tracked") and tensor.dtype == torch.long:
             continue
