@@ -34,7 +34,7 @@ def open_regular(path: Path) -> BinaryIO:
         FileNotFoundError: If there is no such file. Other `OSError`s are passed on too.
         InputError: If it is a directory, a device, a named pipe or a socket.
     """
-    # Without O_NONBLOCK the call would wait until somebody writes into a named pipe.
+    # Without O_NONBLOCK the call would wait until another process writes into a named pipe.
     handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
@@ -178,7 +178,7 @@ def staging_directory(target: Path) -> Iterator[Path]:
     """Create a directory beside `target`, in which it can be built before it is renamed into place.
 
     The directory is unique and on the same disk, and is removed at the end. What killed processes left for the same
-    target is removed first, so that nobody has to delete it by hand.
+    target is removed first.
     """
     remove_abandoned(target)
     with tempfile.TemporaryDirectory(

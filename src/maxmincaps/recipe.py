@@ -105,8 +105,8 @@ class NetworkSettings(Settings):
     leaky-softmax: 1/(parents + 1))."""
 
     logit_gain: float = Field(1.0, gt=0)
-    """Factor on the logits before they are normalized. Max-Min does not depend on it; a large one makes Softmax
-    decide."""
+    """Factor on the logits before they are normalized. Max-Min does not depend on it; a large one makes
+    Softmax's coefficients sharper."""
 
     full_backpropagation: bool = False
     """Backpropagate through all routing iterations, as Sabour's code does. The paper does not."""

@@ -70,8 +70,8 @@ def adjusted_log(logits: Logits) -> Couplings:
 
 def leaky_softmax(logits: Logits) -> Couplings:
     """Softmax with one more parent, "none of the above", whose logit is zero and whose share is dropped (Sabour)."""
-    nobody = logits.new_zeros((*logits.shape[:-1], 1))
-    return softmax(torch.cat([logits, nobody], dim=-1))[..., :-1]
+    none_of_them = logits.new_zeros((*logits.shape[:-1], 1))
+    return softmax(torch.cat([logits, none_of_them], dim=-1))[..., :-1]
 
 
 def _above_smallest(logits: Logits) -> Logits:

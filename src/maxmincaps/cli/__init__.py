@@ -29,7 +29,6 @@ SYNONYMS = {
     "--output": "--out",
     "--routings": "--iterations",
     "--checkpoint": "--weights",
-    "--invert": "--swap",
 }
 """Options that other tools have, with our name for each. They are suggested where a command has that option."""
 
@@ -41,7 +40,7 @@ def _format_error(error: CycloptsError) -> Text:
     if isinstance(error, UnknownOptionError):
         return _line(_unknown_option(error))
     if isinstance(error, MissingArgumentError) and error.argument and not error.argument.tokens and not error.keyword:
-        # Positional arguments are named by their place; the library's sentence asks for an option that nobody writes.
+        # Positional arguments are named by their place; the library's message would ask for an option instead.
         command, name = " ".join(error.command_chain or ()), error.argument.name.lstrip("-").upper()
         return _line(f"{command}: expected {name}, found nothing; see maxmincaps {command} --help")
     # Imported here, as they would be a third of the time in which `--help` answers.
@@ -82,7 +81,7 @@ app = App(
     version_flags=["--version"],
     error_formatter=_format_error,
     suppress_keyboard_interrupt=False,  # its message states how to continue
-    # A file may be called "[1].png", and nobody wants a flag such as --empty-images.
+    # A file may be called "[1].png", and flags such as --empty-images would be useless.
     default_parameter=Parameter(json_list=False, negative_iterable=""),
 )
 _use, _inside, _paper, _data = (
@@ -104,7 +103,7 @@ _COMMANDS: list[tuple[App, Group | None, dict[str, tuple[str, str]]]] = [
             "evaluate": ("predict:evaluate", "Measure a run's network on its test set or on other images."),
             "predict": ("predict:predict", "Classify image files or folders of them."),
             "runs": ("runs:runs", "List the runs below a folder."),
-            "verify": ("predict:verify", "Check that a run folder is whole and that its figures are true."),
+            "verify": ("predict:verify", "Check that a run folder is complete and its accuracies can be reproduced."),
             "export": ("export:export", "Write a trained network as ONNX, torch program, hub folder or small run."),
         },
     ),
@@ -126,9 +125,9 @@ _COMMANDS: list[tuple[App, Group | None, dict[str, tuple[str, str]]]] = [
         None,
         {
             "open": ("poll:open_", "Serve the images that a majority vote of networks gets wrong."),
-            "close": ("poll:close", "Take no more answers."),
+            "close": ("poll:close", "Stop taking answers."),
             "status": ("poll:status", "Count the answers."),
-            "report": ("poll:report", "People beside networks, as a table and a figure."),
+            "report": ("poll:report", "Compare people with networks in a table and a figure."),
         },
     ),
     (
@@ -138,19 +137,19 @@ _COMMANDS: list[tuple[App, Group | None, dict[str, tuple[str, str]]]] = [
             "list": ("study:list_", "List all studies."),
             "show": ("study:show", "Show what a study claims, runs and costs."),
             "run": ("study:run", "Train the missing runs of a study."),
-            "status": ("study:status", "Show which runs are done."),
+            "status": ("study:status", "Show which runs of a study are finished."),
             "report": ("study:report", "Print the accuracies of each line of a study."),
             "collect": ("study:collect", "Copy finished runs of a study without weights, small enough to commit."),
         },
     ),
-    (app, _paper, {"report": ("report:report", "Build one page: each claim of the paper beside our evidence.")}),
+    (app, _paper, {"report": ("report:report", "Build one page: the paper's claims with verdicts, all figures and tables.")}),
     (
         data_app,
         None,
         {
             "list": ("data:list_", "Show all datasets and whether they are on this machine."),
             "get": ("data:get", "Fetch datasets."),
-            "check": ("data:check", "Verify every hash again."),
+            "check": ("data:check", "Verify the hashes of all files."),
             "show": ("data:show", "Draw samples of each class."),
         },
     ),
@@ -158,7 +157,7 @@ _COMMANDS: list[tuple[App, Group | None, dict[str, tuple[str, str]]]] = [
         app,
         _data,
         {
-            "bench": ("bench:bench", "Time our training step beside a textbook's, in one run."),
+            "bench": ("bench:bench", "Time our training step against a textbook implementation."),
             "check": ("check:check", "Check this installation on a device and write a report."),
         },
     ),

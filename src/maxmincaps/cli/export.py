@@ -21,7 +21,7 @@ def export(
     tolerance: float = 1e-4,
     overwrite: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
-    """Write a trained network for other programs, and check that it answers as before.
+    """Write a trained network for other programs, and check that its outputs agree with torch's.
 
     ONNX and torch programs take any number of images, pixels in 0…1, and return lengths, poses and reconstruction.
 

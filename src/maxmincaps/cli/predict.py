@@ -88,7 +88,7 @@ def predict(
     """Classify image files: resized to what the network takes, in grey or colour as it was trained.
 
     An image that is not square keeps its proportions: the empty ends of its longer side are cut, and its shorter side
-    is padded with the colour of its border. For a network of your own images it is stretched, as in training.
+    is padded with the colour of its border. For a network trained on your own images, it is stretched as in training.
 
     The length of a class capsule grows with the evidence for the class. It is not a probability.
 
@@ -136,7 +136,7 @@ def _print_prediction(found: "Prediction", margin: float) -> None:
 
 
 def verify(run: RunFolder, *, dataset: str | None = None) -> None:
-    """Check that a run folder is whole, that its files are sound, and that its weights give the figures it states.
+    """Check that a run folder is complete and undamaged, and that its weights reproduce the stated accuracies.
 
     Parameters
     ----------

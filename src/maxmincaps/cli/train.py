@@ -49,7 +49,7 @@ def train(
     Parameters
     ----------
     out: Path
-        The run folder. Default: runs/, then a name made from the recipe.
+        The run folder. Default: runs/NAME, with a name made from the recipe.
     resume: bool
         Continue the run in --out with its own recipe: an unfinished run, or, with more --epochs, a finished one (under
         the schedules decay and constant).

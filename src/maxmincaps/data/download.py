@@ -90,7 +90,7 @@ def get(
     requested: bool = False,
     report: Report = lambda _: None,
 ) -> Manifest:
-    """Bring a dataset into the cache, unless it is there and whole.
+    """Bring a dataset into the cache, unless it is there and undamaged.
 
     Args:
         name: A dataset of the catalogue.
@@ -127,7 +127,7 @@ def get(
 
 
 def problems(dataset: Dataset, folder: Path) -> list[str]:
-    """Verify every file of a dataset in the cache. Return what is wrong; an empty list means that it is whole."""
+    """Verify every file of a dataset in the cache. Return what is wrong; an empty list means that it is undamaged."""
     try:
         manifest = manifest_of(folder)
     except InputError as error:

@@ -5,7 +5,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, Trans
 
 
 class DownloadBar:
-    """One file's bar; it shows only where somebody watches, on standard error."""
+    """Progress bar of one file on standard error, shown on a terminal only."""
 
     def __init__(self, name: str) -> None:
         console = Console(stderr=True)
@@ -20,7 +20,7 @@ class DownloadBar:
         self._progress.update(self._task, advance=count, total=self.total)
 
     def reset(self) -> None:
-        """Begin again from nothing, as pooch does before its last word."""
+        """Return to zero bytes; pooch calls this before its last update."""
         self._progress.update(self._task, completed=0)
 
     def close(self) -> None:

@@ -75,7 +75,7 @@ def push(
 
     Args:
         network: Any `CapsNet` whose normalization has a name; otherwise no repository is made.
-        repo_id: The repository, as in "somebody/capsules".
+        repo_id: The repository, as in "you/capsules".
         card_facts: See `save`.
         private: Whether a new repository is private.
         token: The access token. Default: the one that `hf auth login` stored.

@@ -60,7 +60,7 @@ def _commit() -> str | None:
         return subprocess.run(["git", *words], cwd=source, capture_output=True, text=True, check=True).stdout.strip()
 
     try:
-        git("ls-files", "--error-unmatch", __file__)  # fails where it is only installed in somebody's checkout
+        git("ls-files", "--error-unmatch", __file__)  # fails if the package is only installed inside another checkout
         return git("rev-parse", "--short=12", "HEAD") + ("+" if git("status", "--porcelain", "--", str(source)) else "")
     except (OSError, subprocess.CalledProcessError):
         return None

@@ -1,4 +1,4 @@
-"""Evaluate the network of a run, and check that a run folder is whole and its figures are true."""
+"""Evaluate the network of a run, and check that a run folder is complete and its accuracies can be reproduced."""
 
 import math
 from collections.abc import Iterator
