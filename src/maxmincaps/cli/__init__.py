@@ -142,7 +142,7 @@ _COMMANDS: list[tuple[App, Group | None, dict[str, tuple[str, str]]]] = [
             "collect": ("study:collect", "Copy finished runs of a study without weights, small enough to commit."),
         },
     ),
-    (app, _paper, {"report": ("report:report", "Build one page: the paper's claims with verdicts, all figures and tables.")}),
+    (app, _paper, {"report": ("report:report", "Build one page: the paper's claims with verdicts, figures, tables.")}),
     (
         data_app,
         None,
