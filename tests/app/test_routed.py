@@ -12,6 +12,8 @@ from maxmincaps.app.routed import AS_TRAINED, Model
 from maxmincaps.capsules.network import CapsNet
 from maxmincaps.capsules.normalizations import NORMALIZATIONS
 from maxmincaps.recipe import Recipe
+from maxmincaps.training.checkpoint import load_network
+from maxmincaps.training.run import Run
 
 BLUE = "blue"
 SMALL = {"conv_channels": 6, "types": 3, "part_pose": 4, "class_pose": 5, "decoder": (16,)}
@@ -82,13 +84,23 @@ def test_two_runs_side_by_side_are_each_as_alone(image):
 
 
 @pytest.mark.parametrize(
-    "settings", [{}, {"padding": "same"}, {"conv_kernel": 5, "conv_stride": 2, "primary_kernel": 3}]
+    "settings",
+    [
+        {},
+        {"padding": "same"},
+        {"conv_kernel": 5, "conv_stride": 2, "primary_kernel": 3},
+        {"stem": "deep", "primary_kernel": 3},
+        {"conv_kernel": 27},  # too large for the image: the network takes smaller ones
+    ],
 )
 def test_a_child_sees_its_receptive_field_and_nothing_else(settings):
     one = model(relu=False, **settings)
     types, rows, columns = one.network.grid
     pixels = torch.rand(1, 1, 28, 28).requires_grad_()
-    parts = one.network.primary(torch.nn.functional.elu(one.network.conv1(pixels)))  # a slope everywhere
+    first_layers = one.network.stem or one.network.conv1
+    if one.network.stem:  # a slope everywhere
+        first_layers = torch.nn.Sequential(*(m for m in first_layers if isinstance(m, torch.nn.Conv2d)))
+    parts = one.network.primary(torch.nn.functional.elu(first_layers(pixels)))
     for row, column in {(0, 0), (rows - 1, 0), (rows // 2, columns - 1)}:
         (slope,) = torch.autograd.grad(
             parts[0, routed.child_index(one, types - 1, row, column)].sum(), pixels, retain_graph=True
@@ -159,6 +171,22 @@ def test_runs_of_other_images_are_not_shown_together(runs, monkeypatch):
     )
     with pytest.raises(InputError, match="32×32×1"):
         routed.load_models(runs)
+
+
+def test_a_network_without_routing_is_refused(tmp_path, runs):
+    shutil.copytree(runs[0], tmp_path / "linear")
+    linear = Run(tmp_path / "linear")
+    linear.write("recipe.json", linear.recipe.with_changes(head="linear").to_json())
+    with pytest.raises(InputError, match="linear"):
+        routed.load_models([linear.folder])
+
+
+def test_the_explorer_shows_the_weights_that_are_asked_for(tmp_path, runs):
+    shutil.copytree(runs[0], tmp_path / "run")
+    shutil.copy(runs[1] / "last.safetensors", tmp_path / "run")  # one epoch alone would have the same weights twice
+    for weights, source in (("best", runs[0]), ("last", runs[1])):
+        shown = routed.load_models([tmp_path / "run"], weights)[0].network.conv1.weight
+        assert torch.equal(shown, load_network(source, weights).conv1.weight)
 
 
 def test_runs_are_named_by_what_they_differ_in_and_by_their_folders_where_a_recipe_tells_nothing(runs, tmp_path):

@@ -172,7 +172,7 @@ def test_the_default_recipe_is_what_no_setting_means():
         (["evaluate", "nowhere"], "nowhere is not a run folder: there is no such folder"),
         (["predict", "."], ".: expected image files"),
         (["app", "nowhere"], "nowhere: there is no such folder"),
-        (["runs", "."], "there is no record of a run below it; `maxmincaps train` makes one"),
+        (["runs", "."], "there is no run below it; `maxmincaps train`"),
         (["predict"], "maxmincaps: predict: expected IMAGES, found nothing; see maxmincaps predict --help"),
         (["study", "run"], "maxmincaps: study run: expected NAME, found nothing; see maxmincaps study run --help"),
         (["train", "--epochs"], "--epochs requires an argument"),
@@ -274,6 +274,7 @@ on_what_a_run_lacks = pytest.mark.parametrize(
         (["look", "tuning"], "lengths.safetensors"),
         (["look", "misclassified"], "lengths.safetensors"),
         (["app"], "best.safetensors"),
+        (["app", "--weights", "last"], "last.safetensors"),
     ],
 )
 

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import gradio as gr
 from fastapi import FastAPI
@@ -47,9 +47,9 @@ UPLOAD = f"""<label>A picture: PNG, JPEG, GIF, WebP, BMP, TIFF
 <p role="alert"></p>"""
 
 
-def explorer_page(folders: Sequence[Path]) -> FastAPI:
-    """Build the ASGI application that shows trained runs, given their folders."""
-    handlers = Handlers(load_models(folders), Samples.of(folders[0]), size_before_crop(Run(folders[0])))
+def explorer_page(folders: Sequence[Path], weights: Literal["best", "last"] = "best") -> FastAPI:
+    """Build the ASGI application that shows trained runs, given their folders and which weights to use."""
+    handlers = Handlers(load_models(folders, weights), Samples.of(folders[0]), size_before_crop(Run(folders[0])))
     app = FastAPI(openapi_url=None)
     app.add_middleware(OnlyNeededRoutes)
     blocks = _Page(handlers).blocks()

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple, Self
 
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from maxmincaps.capsules.network import CapsNet
 from maxmincaps.capsules.normalizations import NORMALIZATIONS, normalization_of
@@ -43,10 +43,16 @@ class Model:
     classes: tuple[str, ...]
 
     @classmethod
-    def load(cls, folder: Path, name: str) -> Self:
-        """Load the network of a run folder."""
+    def load(cls, folder: Path, name: str, weights: Literal["best", "last"] = "best") -> Self:
+        """Load the network of a run folder.
+
+        Raises:
+            InputError: If the network does not route, as one with a linear head.
+        """
         run = Run(folder)
-        return cls(name, load_network(folder), run.recipe, tuple(run.data.classes))
+        if run.recipe.head != "capsules":
+            raise InputError(f"{folder}: expected a network with routed capsules, found the head {run.recipe.head!r}")
+        return cls(name, load_network(folder, weights), run.recipe, tuple(run.data.classes))
 
     @property
     def shown_iterations(self) -> int:
@@ -54,13 +60,13 @@ class Model:
         return max(self.recipe.iterations, FEWEST_SHOWN)
 
 
-def load_models(folders: Sequence[Path]) -> list[Model]:
-    """Load runs that can be shown together.
+def load_models(folders: Sequence[Path], weights: Literal["best", "last"] = "best") -> list[Model]:
+    """Load runs that can be shown together, each with the weights of its best epoch or of its last one.
 
     Raises:
         InputError: If they differ in the images that they take or in their classes.
     """
-    models = [Model.load(folder, name) for folder, name in zip(folders, _names(folders), strict=True)]
+    models = [Model.load(folder, name, weights) for folder, name in zip(folders, _names(folders), strict=True)]
     for folder, model in zip(folders, models, strict=True):
         kinds = [(one.network.image_shape, one.classes) for one in (models[0], model)]
         if kinds[0] != kinds[1]:
@@ -212,11 +218,14 @@ def histogram(routed: RoutedImage, iteration: int, quantity: Quantity, parent: i
 
 def receptive_field(model: Model, row: int, column: int) -> ReceptiveField:
     """Return the window of the image that the children at a position see."""
-    recipe = model.recipe
-    padding = (0, 0) if recipe.padding == "valid" else (recipe.conv_kernel // 2, recipe.primary_kernel // 2)
-    step = recipe.conv_stride * recipe.primary_stride
-    outside = padding[0] + padding[1] * recipe.conv_stride
-    size = recipe.conv_kernel + (recipe.primary_kernel - 1) * recipe.conv_stride
+    network = model.network
+    layers = [network.conv1 if network.stem is None else network.stem, network.primary]
+    step, outside, size = 1, 0, 1
+    for layer in (module for part in layers for module in part.modules() if isinstance(module, nn.Conv2d)):
+        kernel, stride, padding = (int(values[0]) for values in (layer.kernel_size, layer.stride, layer.padding))
+        outside += padding * step
+        size += (kernel - 1) * step
+        step *= stride
     return ReceptiveField(row * step - outside, column * step - outside, size)
 
 

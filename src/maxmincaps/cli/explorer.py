@@ -5,6 +5,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from maxmincaps.cli.predict import Weights
 from maxmincaps.cli.terminal import console
 
 Host = Annotated[
@@ -17,6 +18,7 @@ def app(
     *runs: Annotated[
         Path, Parameter(help="Folders of trained runs. Default: the digit network that comes with the package.")
     ],
+    weights: Weights = "best",
     host: Host = "127.0.0.1",
     port: Port = 7860,
 ) -> None:
@@ -25,15 +27,15 @@ def app(
     from maxmincaps.errors import import_extra
     from maxmincaps.training.run import SHIPPED_RUN
 
-    folders = find_runs(runs or [SHIPPED_RUN], needs="best.safetensors")
+    folders = find_runs(runs or [SHIPPED_RUN], needs=f"{weights}.safetensors")
     import_extra("app", "gradio")
     from maxmincaps.app.serve import Listener
 
     listener = Listener.open(host, port)
     shown = ", ".join(map(str, folders)) if runs else "the digit network that comes with the package"
-    console.say(f"showing {shown}")
+    console.say(f"showing {shown} ({weights} weights)")
     from maxmincaps.app.explorer import MOST_BYTES, POLICY, explorer_page
 
-    page = explorer_page(folders)
+    page = explorer_page(folders, weights)
     console.say(f"open {listener.address} in a browser; Ctrl-C stops")
     listener.serve(page, policy=POLICY, most_bytes=MOST_BYTES)
