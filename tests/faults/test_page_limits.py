@@ -216,3 +216,13 @@ def test_only_the_owner_may_read_the_file_of_a_poll(tmp_path):
     store.close()
     assert modes["poll.sqlite"] == 0o600
     assert set(modes.values()) == {0o600}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no POSIX modes")
+@pytest.mark.parametrize("again", [Store.existing, lambda path: Store.create(path, asked(3))])
+def test_the_file_of_an_earlier_poll_is_closed_to_others_when_it_is_opened(tmp_path, again):
+    path = tmp_path / "poll.sqlite"
+    Store.create(path, asked(3)).close()
+    path.chmod(0o644)
+    again(path).close()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600

@@ -11,7 +11,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -101,6 +101,8 @@ class Store:
         self._connection.execute("PRAGMA trusted_schema = OFF")
         if not _is_empty(self._connection):
             check_form(self._connection, self._path)  # before the next line changes the file
+        with suppress(OSError):  # the file of another owner
+            self._path.chmod(0o600)  # everybody could read the secret of polls that earlier versions made
         self._switch_journal()
         # FULL: a commit returns when the answer is on the disk and survives a power failure.
         self._connection.execute("PRAGMA synchronous = FULL")
