@@ -68,7 +68,8 @@ def test_no_export_for_others_tells_where_its_user_keeps_images(tiny, tmp_path):
     pixels, labels = np.zeros((20, 28, 28), np.uint8), np.arange(20) % 2
     np.savez(private / "own.npz", x_train=pixels, y_train=labels, x_test=pixels, y_test=labels)
     changes = {"dataset": str(private / "own.npz"), "epochs": 1, "train_images": None, "test_images": None}
-    run = fit(tiny(**changes), tmp_path / "run").folder
+    source = fit(tiny(**changes), private / "earlier").folder
+    run = fit(tiny(**changes, init_from=str(source)), tmp_path / "run").folder
     written = [export_run(run, "onnx", tmp_path / "net.onnx").path, save_for_hub(run, tmp_path / "hub") / "README.md"]
     for file in written:
         assert b"the user's own images" in file.read_bytes()

@@ -113,6 +113,9 @@ def card_facts(folder: Path | str, weights: Literal["best", "last"] = "best") ->
 
 
 def shareable_recipe(run: Run) -> Recipe:
-    """Return a run's recipe without the path of the user's own images."""
+    """Return a run's recipe without paths: of the user's own images, and of the run that fine-tuning started from."""
     recipe = run.recipe
-    return recipe if recipe.dataset in DATASETS else recipe.with_changes(dataset="the user's own images")
+    changes = {} if recipe.dataset in DATASETS else {"dataset": "the user's own images"}
+    if recipe.init_from:
+        changes["init_from"] = "another run"
+    return recipe.with_changes(**changes)
