@@ -134,7 +134,8 @@ def test_gradients_of_single_images_come_from_vmap(settings):
         (lambda: PrimaryCapsules(6, kernel=3)(torch.ones(2, 6, 9, 9, dtype=torch.uint8)), r"PrimaryCapsules: .*uint8"),
         (lambda: RoutedCapsules(7, 2)(torch.rand(3, 8, 8)), r"RoutedCapsules: .*\(batch, 7, 8\), found \(3, 8, 8\)"),
         (lambda: CapsNet(conv_channels=4, types=2)(torch.ones(2, 1, 28, 28, dtype=torch.uint8)), r"CapsNet: .*uint8"),
-        (lambda: margin_loss(torch.rand(2, 10), torch.tensor([1.0, 2.0])), r"margin_loss: .*integer labels.*float32"),
+        (lambda: margin_loss(torch.rand(2, 10), torch.tensor([1.0, 2.0])), r"labels: expected integers.*float32"),
+        (lambda: margin_loss(torch.rand(2, 10), torch.tensor([1, 10])), "labels: expected 0 to 9, found 10"),
         (lambda: RoutedCapsules(1, 2_000_000), r"RoutedCapsules: .*1,000,000 parents, found 2,000,000"),
     ],
 )

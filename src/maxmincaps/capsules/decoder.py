@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from maxmincaps.capsules.shapes import Images, Labels, Poses
 from maxmincaps.capsules.tracing import is_tracing
+from maxmincaps.errors import InputError
 
 
 def keep_only(poses: Poses, classes: Labels) -> Float[Tensor, "batch numbers"]:
@@ -18,10 +19,23 @@ def keep_only(poses: Poses, classes: Labels) -> Float[Tensor, "batch numbers"]:
 
 
 def one_hot(labels: Labels, classes: int, dtype: torch.dtype) -> Float[Tensor, "batch classes"]:
-    """Return 1 for the labelled class of each image and 0 for others, (batch, class)."""
+    """Return 1 for the labelled class of each image and 0 for others, (batch, class).
+
+    Raises:
+        InputError: If the labels are not integers, or not in 0…classes − 1. Values are not checked while tracing.
+    """
+    if labels.is_floating_point() or labels.is_complex():
+        raise InputError(f"labels: expected integers, found {labels.dtype}; use labels.long()")
+    labels = labels.long()
     if is_tracing(labels):  # torch's function looks at the labels, which `torch.func.vmap` does not allow
         return (labels.unsqueeze(1) == torch.arange(classes, device=labels.device)).to(dtype)
-    return nn.functional.one_hot(labels, classes).to(dtype)
+    try:
+        return nn.functional.one_hot(labels, classes).to(dtype)
+    except RuntimeError:
+        wrong = labels[(labels < 0) | (labels >= classes)].tolist()
+        if not wrong:
+            raise
+        raise InputError(f"labels: expected 0 to {classes - 1}, found {wrong[0]}") from None
 
 
 class Decoder(nn.Module):

@@ -8,7 +8,6 @@ from torch import Tensor
 from maxmincaps.capsules.decoder import one_hot
 from maxmincaps.capsules.network import CapsNetOutput
 from maxmincaps.capsules.shapes import Images, Labels, Lengths
-from maxmincaps.errors import InputError
 
 Scalar = Float[Tensor, ""]
 
@@ -33,16 +32,14 @@ def margin_loss(
         image_weights: Weight of each image, (batch). Default: 1.
 
     Raises:
-        InputError: If the labels are not integers.
+        InputError: If the labels are not integers, or not in 0…classes − 1.
 
     Example:
         >>> from torch import tensor
         >>> margin_loss(tensor([[0.8, 0.3]]), tensor([1]))  # (0.9 − 0.3)² + 0.5 (0.8 − 0.1)²
         tensor(0.6050)
     """
-    if labels.is_floating_point() or labels.is_complex():
-        raise InputError(f"margin_loss: expected integer labels, found {labels.dtype}; use labels.long()")
-    present = one_hot(labels.long(), lengths.shape[1], lengths.dtype)
+    present = one_hot(labels, lengths.shape[1], lengths.dtype)
     too_short = (high - lengths).relu().square()
     too_long = (lengths - low).relu().square()
     losses = (present * too_short + down_weight * (1 - present) * too_long).sum(dim=1)

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from maxmincaps.capsules import multipliers
 from maxmincaps.capsules.network import CapsNet
+from maxmincaps.capsules.normalizations import NORMALIZATIONS
 from maxmincaps.errors import InputError, one_line
 from maxmincaps.files import check_regular, read_compressed
 from maxmincaps.recipe import NetworkSettings, Recipe
@@ -126,7 +127,9 @@ def unfilled_network(run: Run) -> CapsNet:
         with torch.device("meta"):
             return network_for(recipe, shape, len(classes))
     except (InputError, RuntimeError, ArithmeticError, TypeError) as error:
-        raise InputError(f"{run.folder}: its network cannot be built: {one_line(error)}") from None
+        own = recipe.normalization not in NORMALIZATIONS
+        hint = "; if it is your own, --import MODULE registers it" if own else ""
+        raise InputError(f"{run.folder}: its network cannot be built: {one_line(error)}{hint}") from None
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
