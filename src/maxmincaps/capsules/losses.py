@@ -95,7 +95,17 @@ def capsule_losses(
 
 
 def capsule_loss(output: CapsNetOutput, images: Images, labels: Labels, **settings: Any) -> Scalar:
-    """Return margin loss plus weighted reconstruction loss; arguments as for `capsule_losses`.
+    """Return margin loss plus weighted reconstruction loss, mean over the batch.
+
+    Args:
+        output: What a `CapsNet` returned for the images and labels.
+        images: The images, (batch, channel, height, width).
+        labels: True classes as integers, (batch).
+        **settings: `margin_high` (default 0.9), `margin_low` (0.1), `down_weight` (0.5), `reconstruction_weight`
+            (0.0005) and `image_weights` (none) of `capsule_losses`.
+
+    Raises:
+        InputError: If the labels are not integers.
 
     Example:
         >>> import torch

@@ -60,8 +60,17 @@ class ScaledWeights(nn.Module):
 def fold_multipliers(network: AnyModule) -> AnyModule:
     """Multiply every layer's stored weights by its multiplier, in place, and return the network.
 
-    What the network computes stays the same, bit by bit. `fit` and the exports work on such networks; a plain
-    optimizer of your own is better off without.
+    The network computes the same as before, bit by bit. `fit` and the exports fold multipliers. Do not fold them before
+    training with your own optimizer and one learning rate.
+
+    Args:
+        network: Any module; it is changed in place.
+
+    Example:
+        >>> from maxmincaps import RoutedCapsules
+        >>> layer = fold_multipliers(RoutedCapsules(64, 10))
+        >>> layer.multiplier, layer.weights.equal(layer.effective_weights)
+        (1.0, True)
     """
     for layer in network.modules():
         if isinstance(layer, ScaledWeights):

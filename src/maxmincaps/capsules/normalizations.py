@@ -94,6 +94,12 @@ class Normalization:
         function: Takes logits of (…, parent) and returns coefficients of the same shape. It gets a copy of the logits,
             so it may change them in place. None is the control whose coefficients stay at their start.
         start: The coefficients of the first iteration, or a function from the number of parents to them.
+
+    Example:
+        >>> NORMALIZATIONS["max-min"](torch.tensor([1.0, 2.0, 5.0]))
+        tensor([0.0000, 0.2500, 1.0000])
+        >>> Normalization(torch.sigmoid, start=0.5)(torch.zeros(2))
+        tensor([0.5000, 0.5000])
     """
 
     function: Callable[..., Couplings] | None
@@ -125,7 +131,15 @@ class Normalization:
         return self.start(parents) if callable(self.start) else self.start
 
     def with_settings(self, start: float | None = None, **settings: float | None) -> "Normalization":
-        """Return the same normalization with another start value or other settings; None leaves a setting alone."""
+        """Return a copy with another start value or other settings.
+
+        Args:
+            start: The coefficients of the first iteration. Default: unchanged.
+            **settings: Arguments of the function, such as `low` and `high` of Max-Min; None leaves one unchanged.
+
+        Raises:
+            InputError: If the function has no such argument.
+        """
         settings = {name: value for name, value in settings.items() if value is not None}
         accepted = _settings_of(self.function) if self.function and settings else []
         for name in settings:

@@ -30,21 +30,34 @@ from maxmincaps.errors import InputError
 def squash(poses: Float[Tensor, "*batch pose"]) -> Float[Tensor, "*batch pose"]:
     """Shorten each vector to a length below 1 and keep its direction: s·‖s‖ / (1 + ‖s‖²).
 
-    The usual form, ‖s‖²/(1 + ‖s‖²) · s/‖s‖, is the same function but divides by zero at s = 0. Divided by its largest
-    component where that exceeds 1, a vector's square cannot overflow.
+    The usual form, ‖s‖²/(1 + ‖s‖²) · s/‖s‖, is the same function but divides by zero at s = 0. Vectors with a component
+    above 1 are divided by their largest component first, so that their squares cannot overflow.
+
+    Args:
+        poses: Vectors along the last axis, (…, pose).
+
+    Example:
+        >>> squash(torch.tensor([3.0, 4.0]))  # length 5 becomes 25/26
+        tensor([0.5769, 0.7692])
     """
-    if poses.dtype == torch.float16:  # its smallest numbers are no small lengths
+    if poses.dtype == torch.float16:  # the smallest float16 is too large for the sum below
         return squash(poses.float()).to(poses.dtype)
     size = poses.detach().abs().amax(dim=-1, keepdim=True).clamp(min=1)
     poses = poses / size
     squared = poses.square().sum(dim=-1, keepdim=True)
-    length = (squared + torch.finfo(poses.dtype).tiny).sqrt()  # has a finite slope at zero, and is the same elsewhere
+    length = (squared + torch.finfo(poses.dtype).tiny).sqrt()  # the smallest number makes the gradient finite at zero
     return poses * (length / (squared + size.pow(-2)))
 
 
 @dataclass(frozen=True)
 class RoutingStep:
-    """One iteration: logits, the couplings that belong to them, and the poses that they form."""
+    """One routing iteration.
+
+    Args:
+        logits: Sums of the agreements of all earlier iterations, (batch, child, parent).
+        couplings: The routing coefficients: the normalized logits, or the start value in the first iteration.
+        poses: The squashed weighted sums of the prediction vectors, (batch, parent, pose).
+    """
 
     logits: Float[Tensor, "batch child parent"]
     couplings: Float[Tensor, "batch child parent"]
@@ -52,7 +65,7 @@ class RoutingStep:
 
     @classmethod
     def joined(cls, pieces: Sequence["RoutingStep"]) -> "RoutingStep":
-        """Concatenate the same step of several batches. Children stay innermost in memory."""
+        """Concatenate the same iteration of several batches. Children stay innermost in memory."""
         return cls(
             torch.cat([piece.logits.mT for piece in pieces]).mT,
             torch.cat([piece.couplings.mT for piece in pieces]).mT,
@@ -217,6 +230,13 @@ def routing_steps(
         bias: Added to each parent's weighted sum in every iteration, (parent, pose).
         full_backpropagation: Whether gradients flow through coefficients and logits too, instead of through the votes
             in the last weighted sum only.
+
+    Raises:
+        InputError: If there is no such normalization, or `iterations` is below 1.
+
+    Example:
+        >>> [step.couplings.shape for step in routing_steps(torch.rand(5, 64, 10, 16), iterations=2)]
+        [torch.Size([5, 64, 10]), torch.Size([5, 64, 10])]
     """
     if iterations < 1:
         raise InputError(f"routing takes at least 1 iteration, found {iterations}")
@@ -239,7 +259,12 @@ def routing_steps(
 
 
 def route(votes: Votes | VoteProducts, *arguments: Any, **settings: Any) -> Poses:
-    """Return the parents' poses of the last iteration, (batch, parent, pose); arguments as for `routing_steps`.
+    """Return the parents' poses of the last routing iteration, (batch, parent, pose).
+
+    Args:
+        votes: Prediction vectors û, (batch, child, parent, pose), or their two products (`VoteProducts`).
+        *arguments: `normalization` (default "max-min") and `iterations` (default 3) of `routing_steps`.
+        **settings: The same by name, or `start`, `logit_gain`, `bias` and `full_backpropagation`.
 
     Example:
         >>> route(torch.rand(5, 64, 10, 16), "softmax", iterations=2).shape

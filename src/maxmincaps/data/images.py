@@ -107,7 +107,10 @@ def load(
     Raises:
         InputError: If there is no such dataset, or it cannot be fetched or read. The message states what to do.
 
-    >>> load("mnist-5k", "test")  # doctest: +SKIP
+    Example:
+        >>> images = load("mnist-5k", "test")
+        >>> len(images), images.images.shape
+        (1000, torch.Size([1000, 1, 28, 28]))
     """
     check_name(split, ("train", "test", "evaluation"), "split")
     if str(name) in DATASETS:

@@ -72,6 +72,12 @@ def network_from_weights(
 
     Raises:
         InputError: If the weights do not fit together, or some of them have no place in a CapsNet.
+
+    Example:
+        >>> from maxmincaps import fold_multipliers
+        >>> theirs = fold_multipliers(CapsNet(conv_channels=8, types=2))
+        >>> network_from_weights(theirs.state_dict(), relu=True, normalization="max-min").grid == theirs.grid
+        True
     """
     conv1, capsules, votes, layers, rest = _found(state)
     if len({pair[0].shape for pair in capsules}) > 1:

@@ -105,8 +105,12 @@ def load_network(folder: Path | str = SHIPPED_RUN, which: Literal["best", "last"
         folder: A run folder. Default: the network of the package (Max-Min, trained on MNIST).
         which: The weights of the best or of the last epoch.
 
-    >>> load_network().image_shape
-    (1, 28, 28)
+    Raises:
+        InputError: If a file of the run is missing or damaged.
+
+    Example:
+        >>> load_network().image_shape
+        (1, 28, 28)
     """
     run = Run(Path(folder))
     path = run.folder / f"{which}.safetensors"

@@ -55,15 +55,15 @@ class CapsNetClassifier(ClassifierMixin, BaseEstimator):
     are not scaled. Labels may be anything that numpy can sort.
 
     Args:
-        normalization: How logits become routing coefficients.
-        iterations: Routing iterations.
+        normalization: How logits become routing coefficients: a name of `NORMALIZATIONS`.
+        iterations: Routing iterations; 1 is no routing.
         epochs: Passes over the images.
         batch_size: Images per step.
         learning_rate: The learning rate after the warm-up.
         class_weight: `None`, "balanced", or a dictionary from class to weight, as elsewhere in scikit-learn.
         patience: Early stopping: stop after this many epochs without a better validation accuracy, and use the weights
             of the best epoch. 0: no validation set and no early stopping.
-        validation_fraction: The fraction of the images that is held out for early stopping, stratified by class.
+        validation_fraction: The fraction of the images in the validation set of early stopping, stratified by class.
         image_shape: Channels, height and width of images that are given as rows.
         settings: Other settings of a recipe (`SETTINGS`), such as `{"conv_channels": 64}`. A parameter search changes
             one of them as `settings__conv_channels`.
@@ -78,7 +78,11 @@ class CapsNetClassifier(ClassifierMixin, BaseEstimator):
         validation_scores_: The validation accuracy of each epoch, if there was early stopping.
         n_iter_: The number of epochs.
 
-    >>> CapsNetClassifier(epochs=5).fit(images, labels).score(more_images, more_labels)  # doctest: +SKIP
+    Example:
+        >>> images, labels = np.random.default_rng(0).random((20, 20, 20)), np.arange(20) % 2
+        >>> classifier = CapsNetClassifier(epochs=1, settings={"conv_channels": 4, "types": 2, "warmup": 0})
+        >>> classifier.fit(images, labels).predict(images).shape
+        (20,)
     """
 
     def __init__(
