@@ -1,4 +1,4 @@
-"""What all tests share: tiny recipes, and the command as a user calls it."""
+"""Fixtures of all tests: tiny recipes, and the command as a user calls it."""
 
 import os
 
@@ -6,12 +6,14 @@ import pytest
 from hypothesis import settings
 
 os.environ.pop("FORCE_COLOR", None)
-os.environ["COLUMNS"] = "80"  # what is printed here does not depend on whose terminal this is
+os.environ["COLUMNS"] = "80"  # the output must not depend on the terminal
 
 from maxmincaps import Recipe
 from maxmincaps.cli import main
 
-settings.register_profile("ours", deadline=None)  # no law is about time: machines have neighbours
+settings.register_profile(
+    "ours", deadline=None
+)  # no property is about time, and other processes may slow the tests down
 settings.load_profile("ours")
 
 TINY = {
@@ -40,7 +42,7 @@ def tiny():
 
 @pytest.fixture
 def command(capsys):
-    """Call the command; give its exit code and what it printed, in one line."""
+    """Run a command; return its exit code and its output as one line."""
 
     def call(*words):
         with pytest.raises(SystemExit) as ended:

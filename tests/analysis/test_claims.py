@@ -1,4 +1,4 @@
-"""Claims are judged by the records: the paper's own numbers make them hold, the opposite makes them fail."""
+"""Claims are decided by the runs: the paper's own numbers support them, the opposite refutes them."""
 
 import pytest
 import torch
@@ -36,7 +36,7 @@ def test_the_opposite_accuracies_make_table_1_fail(tmp_path):
     assert found["errors-fall"].verdict is Verdict.NOT_COMPARABLE, "8.6 % is the paper's number, at its budget"
 
 
-def test_accuracies_that_cross_from_seed_to_seed_leave_table_1_undecided(tmp_path):
+def test_accuracies_that_cross_from_seed_to_seed_leave_table_1_inconclusive(tmp_path):
     def crossing(entry):
         turn = 0.4 * (entry.recipe.seed - 2) * (1 if entry.line.label == "Max-Min" else -1)
         return 100 - (100 - as_the_paper(entry)) * (1 - turn)
@@ -55,7 +55,7 @@ def test_two_seeds_are_not_enough_and_a_third_that_was_asked_for_counts(tmp_path
 
 
 def test_claims_are_judged_by_the_runs_that_the_tables_show(tmp_path):
-    """Of each dataset the whole of a smaller scale, not the half of a larger one."""
+    """A complete smaller scale is preferred to half of a larger one, for each dataset."""
     whole = make_study(tmp_path, "datasets", "small", as_the_paper)
     full = make_study(tmp_path, "datasets", "full", as_the_paper)
     half = [row for (_, _, dataset, seed), row in full.items() if dataset == "cifar10" or seed < 3]
@@ -196,13 +196,15 @@ def test_the_vote_is_that_of_the_papers_seeds_and_not_of_whichever_three_there_a
     assert (claim.verdict, claim.finding.n) == (Verdict.NOT_TESTED, 0)
 
 
-def test_the_vote_and_the_record_are_judged_by_the_lengths_in_the_records(tmp_path):
+def test_the_vote_and_the_record_error_are_computed_from_the_lengths_in_the_runs(tmp_path):
     rows = make_study(tmp_path, "mnist-record", "full", lambda e: 99.8 if e.line.label == "Max-Min" else 99.5, seeds=9)
     labels = torch.zeros(1000, dtype=torch.long)
     for (label, _, _, seed), row in rows.items():
         lengths = torch.eye(10)[labels].clone()
         first = 10 * (seed % 3)
-        lengths[first : first + 3 + (label == "Softmax")] = torch.eye(10)[1]  # no two of a three err together
+        lengths[first : first + 3 + (label == "Softmax")] = torch.eye(10)[
+            1
+        ]  # no two networks of a group of three err together
         write_lengths(tmp_path / row.fingerprint, lengths, labels)
     found = by_name(rows.values())
     assert found["record-beats-softmax"].verdict is Verdict.SUPPORTED
@@ -242,7 +244,7 @@ def test_three_of_the_papers_ten_seeds_that_miss_its_best_refute_nothing(tmp_pat
 
 
 @pytest.mark.parametrize(("scale", "verdict"), [("full", Verdict.NOT_COMPARABLE), ("paper", Verdict.REFUTED)])
-def test_a_record_that_was_missed_with_less_than_the_papers_budget_is_undecided(tmp_path, scale, verdict):
+def test_a_record_error_that_was_missed_with_less_than_the_papers_budget_is_not_comparable(tmp_path, scale, verdict):
     rows = make_study(tmp_path, "mnist-record", scale, lambda entry: 99.7)
     labels = torch.zeros(1000, dtype=torch.long)
     for row in rows.values():

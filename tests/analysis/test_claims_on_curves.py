@@ -1,4 +1,4 @@
-"""What the paper says of more iterations and of bounds is judged seed by seed, by curves that are whole."""
+"""Claims about iterations and bounds are decided seed by seed, on complete curves only."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What the paper says of couplings, logits and lengths is judged by what the records kept of them."""
+"""Claims about couplings, logits and lengths are decided by the traces and lengths in run folders."""
 
 import pytest
 import torch
@@ -13,7 +13,7 @@ INSIDE = (
 )  # fmt: skip
 
 
-def test_runs_whose_records_lack_what_a_claim_is_measured_by_are_not_called_no_runs(tmp_path):
+def test_runs_that_lack_the_file_of_a_measure_are_not_called_no_runs(tmp_path):
     rows = make_study(tmp_path, "datasets", "full", as_the_paper)
     found = by_name(rows.values())
     for name in INSIDE:
@@ -70,7 +70,7 @@ def test_a_claim_about_both_normalizations_needs_both(tmp_path):
     assert by_name(rows.values())["most-logits-stay-at-zero"].verdict is Verdict.REFUTED
 
 
-def test_a_damaged_record_costs_the_claims_that_ask_for_it_and_no_others(tmp_path):
+def test_a_damaged_run_affects_only_the_claims_that_need_it(tmp_path):
     rows = make_study(tmp_path, "datasets", "full", as_the_paper)
     (tmp_path / rows["Max-Min", None, "mnist", 0].fingerprint).mkdir(parents=True)
     (rows["Max-Min", None, "mnist", 0].folder / "trace.safetensors").write_bytes(b"torn")

@@ -33,7 +33,7 @@ def run(tmp_path):
 
 
 def model(*predictions, labels, classes=4, sure=1.0):
-    """A model that says these classes, each with this length."""
+    """Return responses that predict these classes, each with this length."""
     said = torch.tensor(predictions)
     lengths = torch.nn.functional.one_hot(said, classes).float() * sure
     return Responses(lengths, said, torch.tensor(labels), tuple(map(str, range(classes))))
@@ -80,7 +80,7 @@ def test_two_of_three_outvote_a_surer_one():
 
 def test_a_tie_goes_to_the_longest_among_the_tied():
     a, b, c = model(1, labels=[0], sure=0.5), model(2, labels=[0], sure=0.6), model(3, labels=[0], sure=0.4)
-    a.lengths[0, 0] = b.lengths[0, 0] = c.lengths[0, 0] = 0.3  # the longest sum, but nobody's vote
+    a.lengths[0, 0] = b.lengths[0, 0] = c.lengths[0, 0] = 0.3  # the longest sum, but no vote
     assert vote([a, b, c]).predictions.tolist() == [2]
     assert vote([a, b, c], "summed").predictions.tolist() == [0]
 

@@ -15,7 +15,7 @@ from tests.analysis.runs import write_trace
 def run(tmp_path):
     logits = torch.randn(3, 40, 10, generator=torch.Generator().manual_seed(0))
     logits[0] = 0
-    logits[:, 30:] = 0  # dead children
+    logits[:, 30:] = 0  # inactive children
     write_trace(tmp_path, logits, torch.sigmoid(logits), label=4)
     return tmp_path
 

@@ -1,4 +1,4 @@
-"""What the tests of the pages share: two tiny trained runs, a server in a thread, and a real browser."""
+"""Fixtures of the pages' tests: two tiny trained runs, a server in a thread, and a real browser."""
 
 import http.client
 import json
@@ -79,7 +79,7 @@ def serving(
 
 @pytest.fixture
 def poll(tmp_path):
-    """A poll of five images, served; gives the store and the listener."""
+    """A served poll of five images: the store and the listener."""
     store = Store.create(tmp_path / "poll.sqlite", asked(5))
     with serving(poll_pages.poll_page(store)) as listener:
         yield store, listener
@@ -147,7 +147,7 @@ class Visitor:
 
 @pytest.fixture(scope="session")
 def browser():
-    """Debian's chromium, or a loud line."""
+    """Debian's chromium; without it the tests are skipped with a message."""
     playwright = pytest.importorskip("playwright.sync_api", reason="NO BROWSER TESTS: playwright is not installed")
     if not BROWSER or not Path(BROWSER).exists():
         pytest.skip("NO BROWSER TESTS: there is no chromium on this machine; the pages were not driven")

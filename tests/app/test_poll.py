@@ -1,4 +1,4 @@
-"""The poll: what it keeps, what it refuses, and what comes of it."""
+"""The poll: its file, its page, and the tables made from it."""
 
 import sqlite3
 from contextlib import closing, suppress

@@ -1,4 +1,4 @@
-"""What strangers draw and upload."""
+"""Drawings and uploads, which are not trusted."""
 
 import base64
 import io

@@ -1,4 +1,4 @@
-"""A strided convolution by each of its methods: the values and slopes of the direct one, and the rules of choice."""
+"""A strided convolution by each of its methods: the values and gradients of the direct one, and the rules of choice."""
 
 import copy
 from collections.abc import Callable
@@ -102,7 +102,7 @@ def test_gradients_are_the_slopes_of_the_values(method: str, stride: object, pad
 def test_where_sums_are_long_single_precision_is_within_twice_the_error_of_the_direct_convolution(
     size: int, kernel: int, stride: int, padding: int, channels: tuple[int, int], batch: int
 ):
-    # A single output is one short sum for the direct form, and nobody would take the spectral one for it.
+    # For a single output the direct form is one short sum, and the spectral one is never chosen.
     assume((size + 2 * padding - kernel) // stride >= 3)
     torch.manual_seed(0)
     channel, out = channels
@@ -205,14 +205,14 @@ def test_weights_go_to_an_ordinary_convolution_and_back(method: str):
 @pytest.mark.parametrize("method", METHODS)
 def test_a_copy_learns_by_itself(method: str):
     layer = random_layer(method)
-    before, twin = layer.weight.detach().clone(), copy.deepcopy(layer)
-    twin(random_images()).square().sum().backward()
+    before, plain_copy = layer.weight.detach().clone(), copy.deepcopy(layer)
+    plain_copy(random_images()).square().sum().backward()
     with torch.no_grad():
-        twin.weight -= twin.weight.grad
-    assert twin.method == method
+        plain_copy.weight -= plain_copy.weight.grad
+    assert plain_copy.method == method
     assert torch.equal(layer.weight, before)
     assert layer.weight.grad is None
-    assert not torch.equal(twin.weight, before)
+    assert not torch.equal(plain_copy.weight, before)
 
 
 @pytest.mark.parametrize("method", METHODS)

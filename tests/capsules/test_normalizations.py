@@ -1,4 +1,4 @@
-"""Laws of the normalizations, over the table: a new entry is tested as soon as it stands there."""
+"""Laws of the normalizations, over the table: a new entry is tested without further code."""
 
 import pytest
 import torch
@@ -17,7 +17,7 @@ sizes = st.sampled_from([0.0, 1e-12, 1e-3, 1.0, 30.0])
 
 @st.composite
 def logits(draw, least_parents=2):
-    """Three children's logits: any size, with ties, zeros, and children that are dead."""
+    """Three children's logits: any size, with ties, zeros, and inactive children."""
     parents = draw(st.integers(least_parents, 12))
     number = st.floats(-1, 1, width=32, allow_subnormal=False) | st.sampled_from([0.0, 0.5])
     rows = draw(st.lists(st.lists(number, min_size=parents, max_size=parents), min_size=3, max_size=3))
@@ -76,10 +76,10 @@ def test_equal_logits_give_the_defined_value(name, expected, value):
 
 
 def test_a_dead_child_goes_to_the_first_parent_or_to_all_alike():
-    dead = torch.zeros(1, 4)
-    assert NORMALIZATIONS["winner-take-all"](dead).tolist() == [[1, 0, 0, 0]]
-    assert NORMALIZATIONS["sum"](dead).tolist() == [[0.25] * 4]
-    assert NORMALIZATIONS["leaky-softmax"](dead)[0].tolist() == pytest.approx([0.2] * 4)
+    inactive = torch.zeros(1, 4)
+    assert NORMALIZATIONS["winner-take-all"](inactive).tolist() == [[1, 0, 0, 0]]
+    assert NORMALIZATIONS["sum"](inactive).tolist() == [[0.25] * 4]
+    assert NORMALIZATIONS["leaky-softmax"](inactive)[0].tolist() == pytest.approx([0.2] * 4)
 
 
 @given(values=logits())

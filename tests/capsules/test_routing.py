@@ -19,7 +19,7 @@ FOLLOWS_THE_SECOND_BOX = [name for name in NORMALIZATIONS if name not in ("softm
 
 @st.composite
 def votes(draw):
-    """Votes of random shape and size; some children are dead, as ReLU makes them."""
+    """Votes of random shape and size; some children are inactive, as after ReLU."""
     batch, children, parents, pose = (draw(st.integers(1, most)) for most in (2, 4, 4, 3))
     generator = torch.Generator().manual_seed(draw(st.integers(0, 10_000)))
     size = draw(st.sampled_from([1e-6, 0.1, 1.0, 20.0]))
@@ -76,7 +76,7 @@ def test_routing_with_any_other_is_the_papers_second_procedure(name, u, r):
 @given(u=votes(), r=st.integers(1, 3))
 @settings(max_examples=25)
 def test_full_backpropagation_is_autograd_on_the_literal_procedure(name, u, r):
-    u = u.abs() + torch.linspace(0.1, 0.5, u.numel(), dtype=u.dtype).reshape(u.shape)  # no dead child: no ties
+    u = u.abs() + torch.linspace(0.1, 0.5, u.numel(), dtype=u.dtype).reshape(u.shape)  # no inactive child: no ties
     u.requires_grad_()
     procedure = softmax_procedure if name == "softmax" else lambda image, r: ones_procedure(image, r, name)
     literal = torch.stack([procedure(image, r) for image in u])

@@ -1,4 +1,4 @@
-"""What the tests of the command share: a run, and a digit in a file."""
+"""Fixtures of the command's tests: a run, and a digit in a file."""
 
 import pytest
 from PIL import Image
@@ -15,7 +15,7 @@ def run(tmp_path_factory):
 
 @pytest.fixture
 def seven(tmp_path, monkeypatch):
-    """A digit as MNIST has it, light on dark, in a file of the folder where we are."""
+    """A digit as MNIST has it, light on dark, in a file of the current folder."""
     monkeypatch.chdir(tmp_path)
     digits = load("mnist-5k", "test")
     digit = digits.images[int((digits.labels == 7).nonzero()[0])]

@@ -222,7 +222,7 @@ def test_a_finished_run_is_called_finished_and_too_few_steps_too_few(command, tm
     assert "was finished before; nothing was trained" in command(*words)[1]
 
 
-def test_resume_takes_the_recipe_of_the_record(command, run):
+def test_resume_takes_the_recipe_of_the_run(command, run):
     code, shown = command("train", "--out", run, "--resume")
     assert code == 0
     code, shown = command("train", "--out", run, "--resume", "--batch-size", "9")
@@ -315,7 +315,7 @@ def test_a_diverged_run_is_listed_as_diverged_and_is_not_called_unfinished_by_tr
     assert (code, "the run diverged (the loss" in shown) == (2, True)
 
 
-def test_a_record_that_is_broken_says_which_file(command, run, tmp_path):
+def test_the_error_of_a_damaged_run_names_the_file(command, run, tmp_path):
     import shutil
 
     copy = tmp_path / "copy"

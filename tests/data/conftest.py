@@ -1,4 +1,4 @@
-"""What the tests of data share: a cache of their own, so that what they fetch never touches the user's."""
+"""Fixtures of the data tests: a cache of their own, so that the user's is never changed."""
 
 import os
 
@@ -20,7 +20,7 @@ def own_cache(tmp_path_factory):
 
 @pytest.fixture
 def published(tmp_path):
-    """A folder for files as somebody else publishes them."""
+    """A folder for published files."""
     folder = tmp_path / "published"
     folder.mkdir()
     return folder

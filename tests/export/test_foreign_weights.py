@@ -1,4 +1,4 @@
-"""Weights of other people's networks: the same images, the same answers."""
+"""Weights of other implementations: the same outputs for the same images."""
 
 import pytest
 import torch
@@ -12,7 +12,7 @@ SIZES = {"image_shape": (1, 12, 12), "classes": CLASSES}
 
 
 class Textbook(nn.Module):
-    """A CapsNet as one finds it: votes in memory, softmax over the parents, three iterations."""
+    """A typical public CapsNet: votes in memory, softmax over the parents, three iterations."""
 
     def __init__(self, kind):
         super().__init__()

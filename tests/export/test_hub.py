@@ -1,4 +1,4 @@
-"""Networks as the hub keeps them: the same answers from a folder, a card that says what the record says."""
+"""Hub folders: the same outputs as the network, and a card that agrees with the run."""
 
 import json
 import resource
@@ -38,9 +38,9 @@ def test_the_card_of_a_run_has_data_recipe_accuracy_budget_licence_and_citation(
     code, _ = command("export", run, "--to", "hub", "--out", tmp_path / "hub")
     assert code == 0
     assert same_answers(load_network(run), CapsNet.from_pretrained(tmp_path / "hub"))
-    record, card = Run(run), (tmp_path / "hub" / "README.md").read_text()
-    assert f"{100 * record.result.best_test_accuracy:.2f} % of 1,000 test images" in card
-    assert json.loads(card.partition("```json")[2].partition("```")[0]) == json.loads(record.recipe.to_json())
+    own, card = Run(run), (tmp_path / "hub" / "README.md").read_text()
+    assert f"{100 * own.result.best_test_accuracy:.2f} % of 1,000 test images" in card
+    assert json.loads(card.partition("```json")[2].partition("```")[0]) == json.loads(own.recipe.to_json())
     for words in ("120 images to train", "1 epoch, 3 steps", "license: mit", "arXiv:1903.09662", "LeCun"):
         assert words in card
 
@@ -66,7 +66,7 @@ def test_a_hub_folder_classifies_image_files_as_its_run_does(run, tmp_path, comm
     assert json.loads(told[0]) == json.loads(told[1])
 
 
-def test_a_card_without_a_record_claims_nothing(tmp_path):
+def test_a_card_without_a_run_claims_nothing(tmp_path):
     CapsNet(**SMALL).save_pretrained(tmp_path)
     assert "accuracy is not stated" in (tmp_path / "README.md").read_text()
 

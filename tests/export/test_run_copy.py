@@ -1,4 +1,4 @@
-"""Records to share: small, enough for every command that uses a network; and the one that comes with the package."""
+"""Small copies of runs are enough for every command that uses a network; so is the run in the package."""
 
 import shutil
 from types import SimpleNamespace
@@ -14,7 +14,7 @@ from maxmincaps.training.run import SHIPPED_RUN
 MOST_BYTES = 17_000_000
 
 
-def test_a_record_to_share_is_half_as_large_and_answers_nearly_as_before(run, tmp_path, command):
+def test_a_small_copy_is_half_as_large_and_answers_nearly_as_before(run, tmp_path, command):
     small = tmp_path / "small"
     code, shown = command("export", run, "--to", "run", "--out", small)
     assert code == 0
@@ -50,27 +50,27 @@ def test_an_unfinished_run_is_not_shared(tmp_path, run):
 
 
 @pytest.mark.parametrize("part", ["save_tensors", "class_lengths"])
-def test_a_record_to_share_that_could_not_be_made_leaves_nothing(tmp_path, run, monkeypatch, part):
-    from maxmincaps.export import run_copy as record
+def test_a_small_copy_that_could_not_be_made_leaves_nothing(tmp_path, run, monkeypatch, part):
+    from maxmincaps.export import run_copy
 
     def fails(*_):
         raise InputError("no space left")
 
-    monkeypatch.setattr(record, part, fails)
+    monkeypatch.setattr(run_copy, part, fails)
     with pytest.raises(InputError, match="no space left"):
-        record.save_small_run(run, tmp_path / "small")
+        run_copy.save_small_run(run, tmp_path / "small")
     assert not any(tmp_path.iterdir())
 
 
-def test_a_record_to_share_does_not_tell_where_its_user_keeps_images(tmp_path, run, monkeypatch):
-    from maxmincaps.export import run_copy as record
+def test_a_small_copy_does_not_contain_the_path_of_the_users_images(tmp_path, run, monkeypatch):
+    from maxmincaps.export import run_copy
 
     shutil.copytree(run, tmp_path / "run")
     own = Run(tmp_path / "run")
     own.write("recipe.json", own.recipe.with_changes(dataset="secret/patients").to_json())
     own.write("data.json", own.data.model_copy(update={"name": "secret/patients", "dataset_path": "/secret/patients"}))
-    monkeypatch.setattr(record, "images_seen", lambda _: SimpleNamespace(test=load("mnist-5k", "test")))
-    shared = record.save_small_run(own.folder, tmp_path / "small", "last")
+    monkeypatch.setattr(run_copy, "images_seen", lambda _: SimpleNamespace(test=load("mnist-5k", "test")))
+    shared = run_copy.save_small_run(own.folder, tmp_path / "small", "last")
     texts = [path.read_text() for path in shared.folder.iterdir() if path.suffix != ".safetensors"]
     assert not any("secret" in text for text in texts)
     assert any('load_network("this folder", "last")' in text for text in texts)
@@ -81,11 +81,11 @@ def test_couplings_are_refused_where_they_would_be_ignored(run, tmp_path, comman
     assert (code, "--couplings is for onnx and torch programs" in shown) == (2, True)
 
 
-def test_the_network_that_comes_with_the_package_is_small_and_its_card_says_what_its_record_says():
-    record, card = Run(SHIPPED_RUN), (SHIPPED_RUN / "README.md").read_text()
+def test_the_network_that_comes_with_the_package_is_small_and_its_card_agrees_with_its_run():
+    run, card = Run(SHIPPED_RUN), (SHIPPED_RUN / "README.md").read_text()
     assert sum(path.stat().st_size for path in SHIPPED_RUN.iterdir()) <= MOST_BYTES
-    assert record.recipe.dataset == "mnist"
-    assert f"best weights of epoch {record.result.best_epoch} of {record.result.epochs}" in card
+    assert run.recipe.dataset == "mnist"
+    assert f"best weights of epoch {run.result.best_epoch} of {run.result.epochs}" in card
     # As the file has it: settings that were added later are in neither.
     assert (SHIPPED_RUN / "recipe.json").read_text().strip() in card
 

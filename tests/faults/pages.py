@@ -22,7 +22,7 @@ NAMES = ["<script>alert(1)</script>", "[/bold]", "\x1b[2Jcleared"]
 
 @pytest.fixture(scope="module", name="run")
 def run_fixture(tmp_path_factory):
-    """A run whose classes have the names that a stranger would give them."""
+    """A run whose class names are hostile."""
     images = write_own(tmp_path_factory.mktemp("own") / "images.npz", names=NAMES)
     return fit(own_recipe(images, epochs=1), tmp_path_factory.mktemp("runs") / "run").folder
 

@@ -1,6 +1,6 @@
-"""What a disk may hold after the power has failed: only what was forced to it is sure, the rest may have come or not.
+"""What a disk may contain after a power failure: what was synced, and any part of the rest.
 
-A file's bytes are sure after an fsync of the file, its name after an fsync of its folder. This is all that POSIX
+A file's bytes are durable after an fsync of the file, its name after an fsync of its folder. This is all that POSIX
 promises; most file systems promise more.
 """
 
@@ -15,24 +15,24 @@ Name = tuple[int, str]
 """The folder's number and the name in it."""
 ROOT = 0
 Survives = Callable[[], float]
-"""Which share of a thing that nobody forced to the disk has come to it, from 0 to 1."""
+"""Returns the fraction of unsynced bytes that reached the disk, from 0 to 1."""
 
 
 @dataclass
 class Disk:
-    """Files by number, names by folder; as the running system sees them, and as they are for sure."""
+    """Files by number and names by folder, as the running system sees them and as they are durable."""
 
     names: dict[Name, int] = field(default_factory=dict)
     contents: dict[int, bytes] = field(default_factory=dict)
-    """Of a file; a folder has none."""
+    """The bytes of each file; folders have none."""
     sure_names: dict[Name, int] = field(default_factory=dict)
     sure_contents: dict[int, bytes] = field(default_factory=dict)
     pending: list[dict[Name, int | None]] = field(default_factory=list)
-    """Changes of names that are not sure yet, each of which happens as a whole or not."""
+    """Changes of names that are not durable yet; each is atomic."""
     numbers: Iterable[int] = field(default_factory=lambda: count(1))
 
     def number_of(self, path: str) -> int:
-        """Find what has this path."""
+        """Return the number of a file or folder."""
         number = ROOT
         for part in path.split("/") if path else []:
             number = self.names[number, part]

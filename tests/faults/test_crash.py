@@ -1,6 +1,6 @@
-"""A crash, anywhere: each change of a file fails, ends the process or loses the power; then the work is taken up again.
+"""Crashes anywhere: each change of a file fails, ends the process or loses power; then the same call continues.
 
-After each: what is there is whole, the same call goes on, and the bits at the end are those of an undisturbed run.
+After each, all files are complete, and the final bits are those of an undisturbed run.
 """
 
 import errno
@@ -34,7 +34,7 @@ def scenarios(images, tmp_path_factory):
 
 
 class Undisturbed:
-    """A scenario, what it asks of the file system, and what it leaves."""
+    """A scenario, its operations on the file system, and its outcome."""
 
     def __init__(self, scenario, folder):
         self.scenario, self.folder = scenario, folder
@@ -49,7 +49,7 @@ class Undisturbed:
         return range(0, len(self.operations), max(1, -(-len(self.operations) // most)))
 
     def goes_on(self, folder):
-        """Nothing is half; the same call brings the same bits; and nothing more is left than without a fault."""
+        """Check that no file is incomplete, and that the same call leaves the same files as without a fault."""
         self.scenario.check(folder)
         self.scenario.act(folder)
         assert self.scenario.bits(folder) == self.bits
@@ -98,7 +98,7 @@ def test_a_process_may_end_at_each_change_of_a_file_and_in_the_middle_of_each_wr
 
 
 def test_the_power_may_fail_after_each_change_of_a_file(undisturbed, tmp_path, scale, tally):
-    """What was not forced to the disk is gone, or some of it is there, torn or out of order."""
+    """Unsynced changes are lost, or some of them are there, torn or out of order."""
     tried = 0
     for at in undisturbed.places(scale(3, 10_000)):
         disk, dice = disk_after(undisturbed.operations[: at + 1]), random.Random(at)

@@ -16,7 +16,7 @@ from tests.faults.children import command, started_command
 from tests.faults.scenarios import check_run, run_bits, small_recipe, write_images
 
 IN_A_NAMESPACE = ["unshare", "--map-root-user", "--mount", "sh", "-c"]
-"""A mount there needs no rights, is seen by nobody else, and ends with its process."""
+"""A mount in this namespace needs no privileges, is private, and ends with its process."""
 
 
 def can_mount(tmp_path):
@@ -26,7 +26,7 @@ def can_mount(tmp_path):
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory):
-    """A run that nothing happens to, and the words that train another like it."""
+    """A run without faults, and the command line that trains another like it."""
     folder = tmp_path_factory.mktemp("undisturbed")
     recipe = small_recipe(write_images(folder / "images.npz"), conv_channels=24, types=4)
     (folder / "recipe.json").write_text(recipe.to_json())
@@ -45,13 +45,13 @@ def train(undisturbed):
 
 
 class Trials:
-    """Commands that were disturbed, and how they ended."""
+    """Disturbed commands, and how they ended."""
 
     def __init__(self, undisturbed, train):
         self.undisturbed, self.train, self.ends = undisturbed, train, Counter()
 
     def ended(self, code, said, out):
-        """A command has ended: with a line of ours, or well; what it left is whole, and the next one completes it."""
+        """Check that a command succeeded or failed with one message, left only complete files, and can be continued."""
         assert "Traceback" not in said, said
         assert code in (0, 2), said
         assert (said.count("\n"), said.startswith("maxmincaps: ")) == ((1, True) if code else (0, False)), said
@@ -78,7 +78,7 @@ def trials(undisturbed, train):
 
 
 def spread(most, number):
-    """Choose so many values from 0 up to `most`, evenly."""
+    """Return `number` evenly spaced values from 0 up to `most`."""
     return [most * step // number for step in range(number)]
 
 
@@ -139,7 +139,7 @@ def test_a_folder_that_vanishes_and_perhaps_comes_back(trials, train, tmp_path, 
         out, away = tmp_path / str(number), tmp_path / f"{number} away"
         with started_command([*train(out), "--epochs", "2"]) as running:
             while not (out / "checkpoint.safetensors").exists():
-                assert running.process.exitcode is None, "it ended before anybody saw its checkpoint"
+                assert running.process.exitcode is None, "it ended before its checkpoint was seen"
                 running.process.join(0.001)
             out.rename(away)
             code, said = running.ended()

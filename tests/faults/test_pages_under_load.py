@@ -1,4 +1,4 @@
-"""The pages before many people and before hostile ones: all are answered, nothing leaks, nothing grows without end."""
+"""The pages under load and under attack: all requests are answered, nothing leaks, and memory is bounded."""
 
 import http.client
 import json
@@ -129,7 +129,7 @@ def test_the_explorer_itself_asks_nobody_anything(explorer, tally):
 
 
 def besieged(port, wide):
-    """Send all hostile requests; give how many there were and what was answered."""
+    """Send all hostile requests, and count the responses by class of status."""
     statuses = {}
     for content in hostile_requests(wide):
         status, said = asked_raw(port, content)
@@ -193,6 +193,6 @@ def test_a_body_without_end_is_cut_off(explorer, poll):
                 connection.request("POST", path, iter([b"x" * (1 << 20)] * 64), encode_chunked=True)
                 status = connection.getresponse().status
             except (ConnectionError, http.client.HTTPException):
-                status = 400  # the door was closed
+                status = 400  # the server closed the connection
             assert status >= 400
             assert peak_mb() - before < 100

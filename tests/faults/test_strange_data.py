@@ -1,4 +1,4 @@
-"""Datasets, archives and pictures of strangers are read, or refused in one line that names them."""
+"""Untrusted datasets, archives and pictures are read, or refused in one line that names them."""
 
 import contextlib
 import gzip
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # of decoders, about what the
 
 
 def lying_npy(random):
-    """Write an .npy file whose header claims what is not so."""
+    """Return an .npy file with a false header."""
     claims = [
         {"shape": (2**40, 28, 28)},
         {"shape": (-8, 28, 28)},

@@ -1,4 +1,4 @@
-"""Files of strangers that are no regular files, or that claim far more than they hold, are refused at once."""
+"""Untrusted files that are no regular files, or that claim far more than they hold, are refused at once."""
 
 import json
 import os

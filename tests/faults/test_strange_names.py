@@ -1,4 +1,4 @@
-"""The names that strangers give are words: on the terminal, in figures, on pages and in file names."""
+"""Names from untrusted files are printed as plain text: on the terminal, in figures, on pages and in file names."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Polls of strangers are read and used, or refused in one line that names them: a table may be a program."""
+"""Untrusted polls are read and used, or refused in one line that names them: a table may be a program."""
 
 import contextlib
 import itertools
@@ -43,7 +43,7 @@ NOTES = ("state", "secret", "dataset", "classes", "models")
 
 
 def tampered(path, random):
-    """Change a poll's file by SQL, as somebody would who knows its form."""
+    """Change a poll's file by SQL, as an attacker who knows its tables would."""
     whole = [number for number in NUMBERS if isinstance(number, int) and abs(number) < 2**63]
     values = {
         "word": WORDS[random.integers(len(WORDS))].encode("utf-8", "replace").decode(),
@@ -58,7 +58,7 @@ def tampered(path, random):
 
 
 def use_poll(path):
-    """What is done with a poll that was made before."""
+    """Everything that commands do with an existing poll."""
     store = Store.existing(path)
     try:
         person = store.person(store.new_person())

@@ -1,4 +1,4 @@
-"""Weights, checkpoints, records and recipes of strangers are read, or refused in one line that names them."""
+"""Untrusted weights, checkpoints, runs and recipes are read, or refused in one line that names them."""
 
 import contextlib
 import json
@@ -46,13 +46,13 @@ def recipe(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def run(recipe, tmp_path_factory):
-    """A complete record."""
+    """A complete run."""
     return fit(recipe, tmp_path_factory.mktemp("runs") / "run").folder
 
 
 @pytest.fixture(scope="module")
 def half(recipe, tmp_path_factory):
-    """The record of a run that was stopped."""
+    """A run that was stopped."""
     folder = tmp_path_factory.mktemp("runs") / "half"
     with contextlib.suppress(KeyboardInterrupt):
         fit(recipe, folder, observer=StopAfter(4))
@@ -110,15 +110,15 @@ def test_a_network_from_the_hub_is_loaded_or_refused(run, readings, tmp_path, sc
     readings.conclude(tally, "networks of a hub")
 
 
-RECORDED = ("recipe.json", "data.json", "result.json", "history.jsonl", "environment.json")
+JSON_FILES = ("recipe.json", "data.json", "result.json", "history.jsonl", "environment.json")
 TENSORS = ("lengths.safetensors", "trace.safetensors")
 LOOKS = ("tuning", "outputs", "misclassified", "evolution", "rows")
 
 
-def read_record(folder):
-    """Everything that is done with a record by itself."""
-    record = Run(folder)
-    str(record), record._repr_html_(), record.summary(), tables(folder), card_facts(folder)
+def read_run(folder):
+    """Everything that commands do with a run folder alone."""
+    run = Run(folder)
+    str(run), run._repr_html_(), run.summary(), tables(folder), card_facts(folder)
     Predictor.of(folder)
 
 
@@ -145,10 +145,10 @@ COMMANDS = [
 def test_records_are_read_or_refused(run, readings, tmp_path, scale, tally):
     folder = shutil.copytree(run, tmp_path / "run")
     (tmp_path / "some.png").write_bytes(picture("PNG"))
-    for place, name in enumerate((*RECORDED, *TENSORS)):
+    for place, name in enumerate((*JSON_FILES, *TENSORS)):
         path = folder / name
         whole = path.read_bytes()
-        readers = [read_record if name in RECORDED else read_trace if "trace" in name else read_answers]
+        readers = [read_run if name in JSON_FILES else read_trace if "trace" in name else read_answers]
         if name == "data.json":
             readers.append(read_answers)
 

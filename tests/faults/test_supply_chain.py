@@ -1,4 +1,4 @@
-"""What we build on: the tested set with its hashes, no network at import, nobody told that somebody uses this."""
+"""What we build on: the tested versions with their hashes, no network at import, and no telemetry."""
 
 import json
 import re
@@ -75,7 +75,7 @@ print(json.dumps({**told, "analytics": analytics_enabled(), "hub_is_silent": HF_
 
 @pytest.fixture(scope="module")
 def told(tmp_path_factory):
-    """What a process saw that imported every module and ran commands, while somebody listened for connections."""
+    """The connections of a process that imported every module and ran commands."""
     folder = tmp_path_factory.mktemp("alone")
     command = [sys.executable, "-W", "ignore", "-c", WATCHED]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)

@@ -65,7 +65,7 @@ def test_the_whole_network_compiles_for_any_number_of_images():
             torch.testing.assert_close(compiled(images).lengths, network(images).lengths)
 
 
-@pytest.mark.filterwarnings("ignore")  # tracing is out of fashion, and warns of each shape that it writes down
+@pytest.mark.filterwarnings("ignore")  # torch.jit.trace is deprecated, and warns of constant shapes
 def test_a_traced_network_gives_any_number_of_images_their_answers():
     network = CapsNet(conv_channels=4, types=2, part_pose=4, class_pose=4, decoder=(8,)).eval()
     with torch.no_grad():

@@ -1,4 +1,4 @@
-"""What the tests of the package share: its wheel, and environments that hold nothing else."""
+"""Fixtures of the package's tests: its wheel, and environments with nothing else."""
 
 import os
 import socket
@@ -31,7 +31,7 @@ class Environment:
         subprocess.run([sys.executable, "-m", "venv", folder / "clean"], check=True)
 
     def call(self, program, *words, code=0):
-        """Call one of its programs; give what it says."""
+        """Run one of its programs and return its output."""
         command = [self.folder / "clean" / "bin" / program, *words]
         done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, check=False)
         assert done.returncode == code, (words, done.stdout, done.stderr)

@@ -1,4 +1,4 @@
-"""The wheel: what is in it, what it asks for, and, on request, that it works where there is no checkout."""
+"""The wheel: its files, its requirements and, on request, that it works without a checkout."""
 
 import subprocess
 import sys

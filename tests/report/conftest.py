@@ -47,7 +47,7 @@ def studies():
 
 @pytest.fixture(scope="session")
 def runs(tmp_path_factory, studies) -> Path:
-    folder = tmp_path_factory.mktemp("records") / "runs"
+    folder = tmp_path_factory.mktemp("report") / "runs"
     for recipe in unique(recipe for name in BUDGETS for recipe in studies[name].grid("small")):
         fit(recipe, folder / recipe.fingerprint())
     for weights in [*folder.rglob("best.safetensors"), *folder.rglob("last.safetensors")]:
@@ -73,7 +73,7 @@ def of_study(rows, studies):
 
 @pytest.fixture(scope="session")
 def own_runs(tmp_path_factory) -> Path:
-    """One pair of networks on a user's own colour images, whose class names are words, one of them nasty."""
+    """One pair of networks on a user's own colour images, whose class names are words, one of them with HTML."""
     folder = tmp_path_factory.mktemp("own")
     random = np.random.RandomState(0)
     images = random.randint(0, 255, (90, 20, 20, 3), np.uint8)

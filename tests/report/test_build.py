@@ -1,4 +1,4 @@
-"""The page of the report: all of it is there, it is well formed, and what is broken costs itself alone."""
+"""The page of the report: it is complete and well formed, and a damaged run affects its own part only."""
 
 import json
 import os
@@ -160,7 +160,7 @@ def test_images_that_cannot_be_had_cost_their_own_figure_alone(runs, tmp_path, m
 
 
 def test_a_chapter_that_cannot_be_drawn_is_not_called_not_run(tmp_path):
-    """Its records have neither traces nor lengths nor histories."""
+    """Its runs have neither traces nor lengths nor histories."""
     make_study(tmp_path / "runs", "datasets", "small", lambda entry: 99, make=write_run)
     text = build(tmp_path / "runs", tmp_path / "report").read_text()
     broken = re.findall(r"<figure[^>]*>(?:(?!</figure>).)*This chapter cannot be drawn.*?</figure>", text, re.DOTALL)
@@ -168,7 +168,7 @@ def test_a_chapter_that_cannot_be_drawn_is_not_called_not_run(tmp_path):
     assert not any("Not run yet" in plate for plate in broken)
 
 
-def test_a_broken_record_costs_its_own_line_and_nothing_else(own_runs, tmp_path):
+def test_a_damaged_run_affects_its_own_line_only(own_runs, tmp_path):
     shutil.copytree(own_runs, tmp_path / "runs")
     (tmp_path / "runs" / "broken").mkdir()
     (tmp_path / "runs" / "broken" / "recipe.json").write_text("{")
@@ -179,7 +179,7 @@ def test_a_broken_record_costs_its_own_line_and_nothing_else(own_runs, tmp_path)
     assert 'id="item-figure-6"' in text
 
 
-def test_a_copy_of_a_record_is_no_second_run(tmp_path):
+def test_a_copy_of_a_run_is_no_second_run(tmp_path):
     write_run(tmp_path / "runs", Recipe(epochs=4), best=0.9)
     write_run(tmp_path / "runs" / "copies", Recipe(epochs=4), best=0.9)
     build(tmp_path / "runs", tmp_path / "report")

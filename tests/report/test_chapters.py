@@ -200,8 +200,8 @@ def test_the_curves_are_of_the_runs_of_table_1(tmp_path, monkeypatch):
 
 
 def test_a_figure_of_validation_accuracies_does_not_call_them_test_accuracies(rows):
-    for held_out, label in ((0, "test accuracy (%)"), (100, "accuracy (%)")):
-        runs = [replace(run, recipe=run.recipe.with_changes(validation=held_out)) for run in rows]
+    for validation, label in ((0, "test accuracy (%)"), (100, "accuracy (%)")):
+        runs = [replace(run, recipe=run.recipe.with_changes(validation=validation)) for run in rows]
         items = by_name(accuracy(report_data(runs)))
         for name in ("training-curves", "test-against-training"):
             assert items[name].content.axes[0].get_ylabel() == label

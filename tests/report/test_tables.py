@@ -37,7 +37,7 @@ def cells(found: Table, **wanted: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("line", ["Softmax", "Max-Min"])
-def test_table_1_has_the_means_of_the_records_beside_the_papers(of_study, runs, line):
+def test_table_1_has_the_means_of_the_runs_beside_the_papers(of_study, runs, line):
     results = [
         json.loads((path.parent / "result.json").read_text())
         for path in runs.rglob("recipe.json")

@@ -24,17 +24,17 @@ def grid(epochs: int = 8) -> list[Recipe]:
 
 
 def bits(folder) -> dict[str, object]:
-    """Everything that a grid's records say but how long it took, by the name of the run."""
+    """Return the metrics of a grid's runs except for times, by the name of the run."""
     found = {}
-    for record in runs_under(folder):
-        history = [line.model_dump(exclude=TIMES) for line in record.history]
-        result = record.result.model_dump(exclude=TIMES)
+    for run in runs_under(folder):
+        history = [line.model_dump(exclude=TIMES) for line in run.history]
+        result = run.result.model_dump(exclude=TIMES)
         tensors = {
             f"{name}/{key}": tensor.numpy().tobytes()
             for name in ("best", "last", "lengths", "trace")
-            for key, tensor in load_file(record.folder / f"{name}.safetensors").items()
+            for key, tensor in load_file(run.folder / f"{name}.safetensors").items()
         }
-        found[record.folder.name] = (json.dumps(history), json.dumps(result), tensors)
+        found[run.folder.name] = (json.dumps(history), json.dumps(result), tensors)
     return found
 
 

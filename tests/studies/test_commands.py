@@ -151,12 +151,12 @@ def test_iterations_are_counted_from_one_as_in_the_figures(serial, tmp_path):
     ],
 )
 def test_a_look_calls_classes_by_their_names(look, columns, serial, tmp_path, capsys):
-    record = Run(shutil.copytree(serial / grid()[0].run_name, tmp_path / "run"))
+    run = Run(shutil.copytree(serial / grid()[0].run_name, tmp_path / "run"))
     names = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
-    record.write("data.json", record.data.model_copy(update={"classes": tuple(names)}))
-    look(record.folder)
+    run.write("data.json", run.data.model_copy(update={"classes": tuple(names)}))
+    look(run.folder)
     assert "seven" in capsys.readouterr().out
-    look(record.folder, csv=tmp_path / "table.csv")
+    look(run.folder, csv=tmp_path / "table.csv")
     for column in columns:
         assert {row[column] for row in read(tmp_path / "table.csv")} <= set(names)
 

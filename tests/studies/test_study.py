@@ -76,7 +76,7 @@ def test_the_small_scale_of_table_1_differs_by_dataset():
     }
 
 
-def test_the_record_is_trained_as_the_paper_says():
+def test_the_mnist_record_is_trained_as_the_paper_says():
     recipes = STUDIES["mnist-record"].grid("paper")
     assert len(recipes) == 20
     assert {

@@ -3,8 +3,8 @@
 from safetensors.torch import load_file
 
 
-def weights_of(record, which="last"):
-    return load_file(record.folder / f"{which}.safetensors")
+def weights_of(run, which="last"):
+    return load_file(run.folder / f"{which}.safetensors")
 
 
 def equal_bits(ours, theirs, which="last"):

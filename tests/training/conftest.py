@@ -1,4 +1,4 @@
-"""What the tests of training share: a run that was never stopped."""
+"""Fixtures of the training tests: a run that was never stopped."""
 
 import pytest
 
@@ -8,5 +8,5 @@ from tests.conftest import TINY
 
 @pytest.fixture(scope="session")
 def whole(tmp_path_factory):
-    """A run that was never stopped; nobody writes into it."""
+    """A run that was never stopped; tests must not change it."""
     return fit(Recipe(**TINY), tmp_path_factory.mktemp("runs") / "whole")

@@ -110,8 +110,8 @@ def test_early_stopping_ends_with_the_weights_of_the_best_epoch(digits):
     fitted = small(epochs=40, patience=2, validation_fraction=0.2).fit(pixels, labels)
     best = int(np.argmax(fitted.validation_scores_))
     assert fitted.n_iter_ == len(fitted.validation_scores_) == min(best + 3, 40)
-    held_out = fitted._validation(np.unique(labels, return_inverse=True)[1])[1]
-    assert fitted.score(pixels[held_out], labels[held_out]) == pytest.approx(fitted.validation_scores_[best])
+    validation = fitted._validation(np.unique(labels, return_inverse=True)[1])[1]
+    assert fitted.score(pixels[validation], labels[validation]) == pytest.approx(fitted.validation_scores_[best])
 
 
 def test_class_weights_favour_the_heavy_class(digits):

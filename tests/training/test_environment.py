@@ -1,4 +1,4 @@
-"""What a record says of the machine that it was made on."""
+"""The environment of a run: machine, versions and commit."""
 
 import os
 import runpy
@@ -31,7 +31,7 @@ class Checkout:
 
     def git(self, *words):
         command = ["git", "-c", "user.name=a", "-c", "user.email=a@b", *words]
-        own = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}  # a user's own may want signatures
+        own = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}  # the user's may require signatures
         subprocess.run(command, cwd=self.package, check=True, env={**os.environ, **own})
 
     def told(self):

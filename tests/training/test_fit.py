@@ -161,7 +161,7 @@ def test_the_ema_of_the_weights_is_that_of_the_steps(tiny, tmp_path):
         torch.testing.assert_close(weights_of(averaged)[name], start[name].lerp(after, 0.95))
 
 
-def test_a_network_trained_in_half_precision_is_judged_as_its_loaded_weights_are(tiny, tmp_path, monkeypatch):
+def test_a_network_trained_in_half_precision_is_evaluated_as_its_loaded_weights_are(tiny, tmp_path, monkeypatch):
     monkeypatch.setattr(processes, "has_bf16", lambda device: True)
     recipe = tiny(precision="bf16", ema_decay=0, epochs=1)
     folder = fit(recipe, tmp_path / "half").folder
@@ -171,8 +171,8 @@ def test_a_network_trained_in_half_precision_is_judged_as_its_loaded_weights_are
 
 def test_validation_images_decide_what_is_best_and_the_test_set_only_reports(tiny, tmp_path):
     recipe = tiny(validation=60)
-    run, held_out = fit(recipe, tmp_path / "run"), splits(recipe).validation
-    said = class_lengths(load_network(run.folder, "last"), held_out)
-    assert run.history[-1].validation_accuracy == accuracy(said, held_out.labels)
+    run, validation = fit(recipe, tmp_path / "run"), splits(recipe).validation
+    said = class_lengths(load_network(run.folder, "last"), validation)
+    assert run.history[-1].validation_accuracy == accuracy(said, validation.labels)
     assert run.result.best_chosen_by == "validation"
     assert run.history[0].test_accuracy is None

@@ -20,7 +20,7 @@ def faults_of_four_steps():
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
 
 kept = [keep_large_blocks() for _ in range(int(sys.argv[1]))]
-# The heap takes some steps to find its size, how many is a matter of chance: the fewest faults tell what it comes to.
+# The heap reaches its size after a random number of steps, so the fewest faults count.
 print(kept, min(faults_of_four_steps() for _ in range(8)))
 """
 

@@ -12,11 +12,11 @@ from tests.training.bits import weights_of
 
 @pytest.fixture
 def exploding(request):
-    """A normalization whose couplings become infinite at some of the times that it is asked, by default the fifth."""
+    """A normalization whose couplings become infinite at some of its calls, by default the fifth."""
     times, calls = getattr(request, "param", [5]), []
 
     def explode(logits):
-        calls.extend([1] * (logits.ndim == 3))  # in routing, and not when the layer asks for its typical couplings
+        calls.extend([1] * (logits.ndim == 3))  # in routing, not when the layer computes its typical couplings
         return logits * (math.inf if logits.ndim == 3 and len(calls) in times else 1)
 
     NORMALIZATIONS["exploding"] = Normalization(explode)
@@ -41,15 +41,15 @@ def test_a_run_that_diverged_says_where_and_is_tried_again_only_when_asked(explo
 
 
 def test_a_step_that_is_not_finite_can_be_skipped_and_is_counted(exploding, tiny, tmp_path):
-    record = fit(tiny(normalization=exploding, non_finite="skip"), tmp_path / "run")
-    assert record.result.skipped_steps == 1
-    assert all(tensor.isfinite().all() for tensor in weights_of(record).values())
+    run = fit(tiny(normalization=exploding, non_finite="skip"), tmp_path / "run")
+    assert run.result.skipped_steps == 1
+    assert all(tensor.isfinite().all() for tensor in weights_of(run).values())
 
 
 @pytest.mark.parametrize("exploding", [range(1000)], indirect=True)
 def test_an_epoch_of_nothing_but_skipped_steps_ends_the_run_as_diverged(exploding, tiny, tmp_path):
     with pytest.raises(DivergedError, match=r"no step of epoch 1 had a finite loss.*last good weights are in"):
         fit(tiny(normalization=exploding, non_finite="skip"), tmp_path / "run")
-    record = Run(tmp_path / "run")
-    assert record.diverged
-    assert not record.history, "a loss of 0 would be told of an epoch in which nothing was learnt"
+    run = Run(tmp_path / "run")
+    assert run.diverged
+    assert not run.history, "an epoch without a finite step has no loss"

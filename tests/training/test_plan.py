@@ -1,4 +1,4 @@
-"""What is said of a training before it starts."""
+"""The plan that is printed before a training."""
 
 import pytest
 import torch

@@ -78,7 +78,7 @@ def test_two_processes_stop_when_the_observer_wants_it(tiny, tmp_path):
     assert not active_children()
 
 
-def test_a_signal_to_the_first_process_stops_all_before_the_record_is_given_free(tiny, tmp_path):
+def test_a_signal_to_the_first_process_stops_all_before_the_run_is_unlocked(tiny, tmp_path):
     def press():
         while not (tmp_path / "run" / "data.json").exists():
             time.sleep(0.01)
@@ -96,17 +96,17 @@ import signal, sys, threading, time
 from pathlib import Path
 from maxmincaps.cli import main
 
-def tell():
+def touch_when_done():
     for listening in (True, False):
         while (signal.getsignal(signal.SIGINT) is not signal.default_int_handler) != listening:
             time.sleep(0.01)
     Path(sys.argv[1]).touch()
 
-signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background is started deaf to it
-threading.Thread(target=tell, daemon=True).start()
+signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs start with it ignored
+threading.Thread(target=touch_when_done, daemon=True).start()
 main(sys.argv[2:])
 """
-"""The command line, which touches a file when a run has listened to Ctrl-C and does so no more."""
+"""The command line; it touches a file when a run has stopped handling Ctrl-C."""
 
 
 def test_a_second_ctrl_c_ends_processes_that_do_not_come_to_the_end_of_their_step(tiny, tmp_path):

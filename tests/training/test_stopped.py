@@ -16,7 +16,7 @@ from tests.training.bits import equal_bits
 
 
 class StopAt(Observer):
-    """Presses Ctrl-C after so many steps."""
+    """Presses Ctrl-C after a number of steps."""
 
     def __init__(self, step):
         self.step = step
@@ -62,7 +62,7 @@ def test_the_ema_of_the_weights_survives_a_stop(tiny, tmp_path):
 
 
 def test_a_checkpoint_of_an_earlier_version_is_continued(half, whole, tiny):
-    """Its recipe and its state have names that are not used any more."""
+    """Its recipe and its state have names of earlier versions."""
     tensors, note = load_tensors(half.folder / CHECKPOINT)
     note["recipe"] |= {
         "average": note["recipe"].pop("ema_decay"),
@@ -116,12 +116,12 @@ def test_a_run_does_not_go_on_with_other_images_than_it_began_with(tiny, tmp_pat
 
     write_images()
     recipe = tiny(dataset=str(path), train_images=None, test_images=None, batch_size=20)
-    record = stopped(recipe, tmp_path / "run", 2)
-    told = record.data
+    run = stopped(recipe, tmp_path / "run", 2)
+    data = run.data
     write_images()
     with pytest.raises(InputError, match="was trained on other images than"):
         fit(recipe, tmp_path / "run", resume=True)
-    assert record.data == told
+    assert run.data == data
 
 
 def test_a_complete_run_is_not_trained_again(whole, tiny):
@@ -186,9 +186,9 @@ def test_a_folder_with_other_things_in_it_is_left_alone(tiny, tmp_path):
 
 
 def test_two_processes_cannot_train_in_one_folder(tiny, tmp_path):
-    record = Run(tmp_path / "run")
-    with record.locked(), pytest.raises(InputError, match="another process is training here"):
-        fit(tiny(), record.folder)
+    run = Run(tmp_path / "run")
+    with run.locked(), pytest.raises(InputError, match="another process is training here"):
+        fit(tiny(), run.folder)
 
 
 def test_what_a_killed_process_left_half_written_is_cleared_away(half, whole, tiny):

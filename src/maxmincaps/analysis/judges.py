@@ -114,7 +114,7 @@ def on_curves(
 
 
 def slope(points: Mapping[float, float]) -> float:
-    """Return the slope over the numbers of iterations from two on; one iteration routes nothing."""
+    """Return the slope over the numbers of iterations from two on; one iteration is no routing."""
     routed = {place: points[place] for place in sorted(points) if place > 1}
     return linear_regression(list(routed), list(routed.values())).slope
 

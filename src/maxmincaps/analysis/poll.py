@@ -1,7 +1,7 @@
-"""What people said of the images that networks get wrong: Table 3 and figure 10, from a poll's file alone.
+"""Answers of people about misclassified images: Table 3 and figure 10, from a poll's file alone.
 
-A poll is one SQLite file: what was asked, and every answer. This chapter knows the form of the file and reads it; the
-page that asks writes it. Nothing here needs torch, so that a poll opens at once.
+A poll is one SQLite file: what was asked, and every answer. This module defines the
+file's format and reads it; the poll's page writes it. Nothing here needs torch, so that a poll opens at once.
 """
 
 import io
@@ -21,7 +21,7 @@ from PIL import Image
 
 from maxmincaps.errors import InputError, one_line
 
-APPLICATION_ID = 0x6D6D6370  # "mmcp": how SQLite's header says whose file it is
+APPLICATION_ID = 0x6D6D6370  # "mmcp", the application id in SQLite's header
 VERSION = 1
 MOST_PIXELS = 1 << 22  # of one image
 CANNOT_TELL = -1
@@ -46,7 +46,7 @@ CREATE TABLE answer (
     PRIMARY KEY (person, number)
 ) STRICT, WITHOUT ROWID;
 """
-"""The form of the file. One answer for each person and question: a second one replaces the first."""
+"""The tables of the file. One answer for each person and question: a second one replaces the first."""
 
 
 class Side(StrEnum):
@@ -61,13 +61,13 @@ class Side(StrEnum):
 
 @dataclass(frozen=True, eq=False)
 class Question:
-    """One image, what the networks make of it, and what people have answered."""
+    """One image with the predictions of the networks and the answers of people."""
 
     image: int
     """Its index in the test set."""
     label: int
     prediction: int
-    """What the vote of the networks says."""
+    """The majority vote of the networks."""
     network: Float[np.ndarray, "class"]
     """The mean length of each class capsule over the networks; these do not sum to 1."""
     pixels: UInt8[np.ndarray, "channel height width"]
@@ -83,7 +83,7 @@ class Question:
 
     @property
     def people(self) -> Float[np.ndarray, "class"]:
-        """The share of all answers that each class has; zeros if nobody has answered."""
+        """The share of all answers that each class has; zeros without answers."""
         return self.counts / max(1, self.answers)
 
     @property
@@ -107,7 +107,7 @@ class Question:
 
 @dataclass(frozen=True, eq=False)
 class Poll:
-    """Everything that a poll's file says."""
+    """The content of a poll's file."""
 
     dataset: str
     classes: tuple[str, ...]
@@ -116,9 +116,9 @@ class Poll:
     is_open: bool
     questions: tuple[Question, ...]
     people: int
-    """Who answered at least once."""
+    """Number of people who answered at least once."""
     finished: int
-    """Who answered every question."""
+    """Number of people who answered every question."""
 
     @property
     def answers(self) -> int:

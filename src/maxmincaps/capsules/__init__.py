@@ -1,1 +1,1 @@
-"""Chapter 2, the mathematics: pure torch, no files, no printing, no configuration."""
+"""Capsule layers and networks: pure torch, no files, no printing, no configuration."""

@@ -1,1 +1,1 @@
-"""The images: fetched, verified, read, augmented, and dealt out in batches."""
+"""Datasets: fetched, verified, read, augmented and divided into batches."""

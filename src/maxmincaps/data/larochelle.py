@@ -33,7 +33,7 @@ CHUNK = 1_000  # images that are computed together, so that the indices fit the 
 REAL = {"mean": 0.465, "sd": 0.216, "horizontal": 0.82, "vertical": 0.78}
 PICTURES = (".jpg", ".jpeg", ".png")
 LEAST_SD = 0.125  # a flatter patch is ignored; the flattest genuine one seen has 0.128
-LEAST_CORRELATION = 0.4  # a patch whose neighbours agree less is noise to the eye
+LEAST_CORRELATION = 0.4  # a patch whose neighbours correlate less looks like noise
 CANDIDATES = 350_000
 # Every second, third, … pixel of a photograph: at full size, or averaged, neighbours are too similar.
 REDUCTIONS = (2, 3, 4)

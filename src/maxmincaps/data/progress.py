@@ -24,5 +24,5 @@ class DownloadBar:
         self._progress.update(self._task, completed=0)
 
     def close(self) -> None:
-        """Take the bar away."""
+        """Remove the bar."""
         self._progress.stop()

@@ -1,1 +1,1 @@
-"""Ways out of this package and into it: ONNX, torch programs, the hub, and weights of other people's networks."""
+"""Export to ONNX, torch programs and the hub; import of weights of other implementations."""

@@ -45,7 +45,7 @@ def launch(
         folder: The folder of the runs. On a cluster, all workers must see it under the same path.
         client: A client of a Dask cluster (`maxmincaps.studies.cluster`). Default: train in this process, one run
             after the other.
-        observer: Told of the progress and of each run that ends.
+        observer: Called with the progress and with each run that ends.
         weights: Cost of a run by fingerprint, for the estimate of the time left.
         study_file: A study file that workers execute first, so that a normalization which it registers is known.
 

@@ -106,7 +106,7 @@ class ProgressReporter:
 
     Args:
         work: The plan.
-        observer: Told of the progress.
+        observer: Called with the progress.
     """
 
     def __init__(self, work: Plan, observer: LaunchObserver) -> None:

@@ -38,7 +38,7 @@ class Progress:
 
 
 class LaunchObserver:
-    """Base class of what is told of a launch. Both methods do nothing; override what you need."""
+    """Base class of observers of a launch. Both methods do nothing; override those that you need."""
 
     def progressed(self, progress: Progress) -> None:
         """Called about twice a second."""

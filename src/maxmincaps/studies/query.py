@@ -19,7 +19,7 @@ _RESULT_COLUMNS = tuple(name for name in RunResult.model_fields if name != "epoc
 _DATA_COLUMNS = {
     "train_images": "trained_on",
     "test_images": "tested_on",
-    "test_images_per_epoch": "judged_on",
+    "test_images_per_epoch": "evaluated_on",
     "regenerated": "regenerated",
     "image_shape": "image_shape",
     "classes": "classes",
@@ -90,7 +90,7 @@ def tables(folder: Path | str) -> dict[str, list[Row]]:
 def run_row(run: RunSummary) -> Row:
     """Flatten a run into the columns of the table `runs`.
 
-    The recipe states what was asked for; `trained_on`, `tested_on`, `judged_on` and columns that begin with `used_`
+    The recipe states what was asked for; `trained_on`, `tested_on`, `evaluated_on` and columns that begin with `used_`
     state what was done.
     """
     result = run.outcome.model_dump() if run.outcome else {}

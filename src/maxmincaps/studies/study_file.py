@@ -12,7 +12,7 @@ A study file assigns a `Study` to the name `STUDY`:
         scales={"small": (Budget(epochs=3, seeds=3),)},
     )
 
-`maxmincaps study run widths.py` trains its runs, `maxmincaps study report widths.py` prints what they came to.
+`maxmincaps study run widths.py` trains its runs, `maxmincaps study report widths.py` prints their accuracies.
 """
 
 import runpy

@@ -74,7 +74,7 @@ def fit(recipe: Recipe, folder: Path | str, *, resume: bool = False, observer: O
                 run.write(DIVERGED, Divergence(message=message, epochs_done=len(run.history)))
                 raise
     if request:
-        raise KeyboardInterrupt  # too late to stop this run, but in time for whatever would come next
+        raise KeyboardInterrupt  # too late to stop this run, but not a caller's next one
     return run
 
 

@@ -1,4 +1,4 @@
-"""Who looks on: TensorBoard, a notebook, several at once; and how a record shows itself."""
+"""Observers: TensorBoard, a notebook, several at once; and the representation of a run."""
 
 import sys
 from types import SimpleNamespace
@@ -82,7 +82,7 @@ def test_a_missing_board_is_named(monkeypatch, tmp_path):
 
 @pytest.fixture
 def command(tiny, tmp_path, capsys):
-    """Train at the command's edge; give the exit code and what was said."""
+    """Train by the command; return the exit code and the output."""
 
     def call(*words):
         (tmp_path / "tiny.json").write_text(tiny(epochs=1).to_json())
