@@ -9,7 +9,7 @@ from maxmincaps.capsules.layers import RoutedCapsules
 from maxmincaps.capsules.normalizations import NORMALIZATIONS, Normalization, normalization_of
 from maxmincaps.capsules.routing import route
 from maxmincaps.errors import InputError
-from tests.reference.normalizations import AS_WRITTEN
+from tests.reference.normalizations import LITERAL
 
 names = pytest.mark.parametrize("name", NORMALIZATIONS)
 sizes = st.sampled_from([0.0, 1e-12, 1e-3, 1.0, 30.0])
@@ -35,7 +35,7 @@ def gradient(function, values):
 @names
 @given(values=logits())
 def test_each_normalization_is_its_literal_equation_in_values(name, values):
-    literal = torch.tensor([[float(c) for c in AS_WRITTEN[name](list(row))] for row in values], dtype=torch.float64)
+    literal = torch.tensor([[float(c) for c in LITERAL[name](list(row))] for row in values], dtype=torch.float64)
     if name == "sum" and bool(((values.sum(-1).abs() < 1e-9) & (values.sum(-1).abs() > 0)).any()):
         return  # the order of adding decides, in both, on which side of the threshold a rounding error falls
     torch.testing.assert_close(NORMALIZATIONS[name](values), literal, rtol=1e-10, atol=1e-10)
@@ -47,7 +47,7 @@ def test_each_normalization_is_its_literal_equation_in_gradients(name, values):
     # Ties have no gradient: where two logits compete for the maximum, any share is right. So they are moved apart.
     values = values + torch.linspace(0, 1, values.shape[-1], dtype=torch.float64).pow(2) * 3
     fast = gradient(NORMALIZATIONS[name], values)
-    slow = gradient(lambda b: torch.stack([torch.stack(AS_WRITTEN[name](list(row))) for row in b]), values)
+    slow = gradient(lambda b: torch.stack([torch.stack(LITERAL[name](list(row))) for row in b]), values)
     if name in ("winner-take-all", "uniform"):
         assert fast is None or not fast.any()
     else:

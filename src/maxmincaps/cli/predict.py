@@ -14,14 +14,18 @@ if TYPE_CHECKING:
 RunFolder = Annotated[Path, Parameter(help="A run folder.")]
 Weights = Annotated[Literal["best", "last"], Parameter(help="Weights of the best epoch or of the last one.")]
 Json = Annotated[bool, Parameter(negative="", help="Print JSON instead of tables.")]
-Csv = Annotated[Path | None, Parameter(help="Write the table to this file.")]
 SCORES = ("images", "precision", "recall", "f1")
 MOST_CLASSES = 30
 """A confusion matrix of more classes does not fit on a screen."""
 
 
 def evaluate(
-    run: RunFolder, *, weights: Weights = "best", dataset: str | None = None, json: Json = False, csv: Csv = None
+    run: RunFolder,
+    *,
+    weights: Weights = "best",
+    dataset: str | None = None,
+    json: Json = False,
+    csv: Path | None = None,
 ) -> None:
     """Measure a run's network on its whole test set again, or on other images with the same classes.
 
@@ -83,7 +87,7 @@ def predict(
     weights: Weights = "best",
     invert: Annotated[bool, Parameter(name=("--invert", "--swap"), negative="")] = False,
     json: Json = False,
-    csv: Csv = None,
+    csv: Path | None = None,
 ) -> None:
     """Classify image files: resized to what the network takes, in grey or colour as it was trained.
 

@@ -186,12 +186,12 @@ def report(
 def collect(name: Name, *, source: Out = Path("runs"), out: Path = Path("results")) -> None:
     """Copy the finished runs of a study that OUT does not have yet, small enough to commit: without weights.
 
-    A copy has the settings, curves and results of its run, and compressed what the study's figures are drawn from.
+    A copy has the settings, curves and results of its run, and the compressed files that the study's figures need.
 
     Parameters
     ----------
     out: Path
-        The folder of the copies. Each is in a folder of its study.
+        The folder of the copies, with one subfolder per study.
     """
     from maxmincaps.studies.collect import collect as collect_runs
 
