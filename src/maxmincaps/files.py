@@ -128,7 +128,7 @@ def read_compressed(path: Path, most: int = 2**28) -> bytes:
         decompressor = lzma.LZMADecompressor(memlimit=2**28)
         content = decompressor.decompress(read_bytes(path, most), max_length=most)
     except (lzma.LZMAError, EOFError) as error:
-        raise InputError(f"{path}: is not a whole .xz file: {error}") from None
+        raise InputError(f"{path}: is not a complete .xz file: {error}") from None
     if not decompressor.eof:
         raise InputError(f"{path}: is truncated, or expands to more than {most:,} bytes")
     return content

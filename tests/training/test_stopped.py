@@ -209,7 +209,7 @@ def test_a_checkpoint_cut_in_half_is_said_and_kept(half, tiny):
     checkpoint = half.folder / CHECKPOINT
     cut = checkpoint.read_bytes()[: checkpoint.stat().st_size // 2]
     checkpoint.write_bytes(cut)
-    with pytest.raises(InputError, match=r"checkpoint\.safetensors: is not a whole safetensors file"):
+    with pytest.raises(InputError, match=r"checkpoint\.safetensors: is not a complete safetensors file"):
         fit(tiny(), half.folder, resume=True)
     assert checkpoint.read_bytes() == cut
 

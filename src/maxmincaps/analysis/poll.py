@@ -171,7 +171,7 @@ def opened(path: Path) -> Iterator[sqlite3.Connection]:
     except (sqlite3.Error, KeyError, ValueError, TypeError, OverflowError, RecursionError) as error:
         if isinstance(error, InputError):
             raise
-        raise InputError(f"{path}: expected a poll of ours, found {one_line(error)}") from None
+        raise InputError(f"{path}: expected a poll of this package, found {one_line(error)}") from None
 
 
 def check_form(connection: sqlite3.Connection, path: Path) -> None:

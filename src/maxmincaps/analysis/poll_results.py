@@ -50,9 +50,9 @@ def table_3(poll: Poll) -> list[PollRow]:
 def agreement(found: Poll) -> str:
     """Return in words on how many images most people agree with the network, here and in the paper."""
     agree = sum(question.side == Side.NETWORK for question in found.questions)
-    told = POLL.reported("people_agree_with_network")
-    assert told is not None
-    paper = f"the paper: {told.value} of {told.n}"
+    reported = POLL.reported("people_agree_with_network")
+    assert reported is not None
+    paper = f"the paper: {reported.value} of {reported.n}"
     return f"people agree with the network on {agree} of {len(found.questions)} images ({paper})"
 
 

@@ -93,7 +93,7 @@ def trace(run: Path | str) -> Trace:
     # Runs of the first version do not say which capsules are active; logits that moved do.
     alive = tensors.get("alive", (logits != 0).any(dim=2).any(dim=0))
     if alive.dtype != torch.bool or alive.shape != logits.shape[1:2]:
-        raise InputError(f"{path}: expected whether each child is alive, found {alive.dtype} {tuple(alive.shape)}")
+        raise InputError(f"{path}: expected whether each child is active, found {alive.dtype} {tuple(alive.shape)}")
     return Trace(logits.float(), couplings.float(), int(label), alive)
 
 

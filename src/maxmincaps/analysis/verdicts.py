@@ -165,8 +165,8 @@ def _in_words(found: Mapping[str, Interval], unit: str, bound: Bound) -> str:
         (only,) = found.values()
         number, rest = _number(only, signed)
         return f"{number} {unit} ({'95 % interval ' * ('to' in rest)}{rest})"
-    told = (f"{title_of(name)} {_number(own, signed)[0]} ({_number(own, signed)[1]})" for name, own in found.items())
-    return f"{unit}: " + "; ".join(told)
+    parts = (f"{title_of(name)} {_number(own, signed)[0]} ({_number(own, signed)[1]})" for name, own in found.items())
+    return f"{unit}: " + "; ".join(parts)
 
 
 def _number(found: Interval, signed: bool) -> tuple[str, str]:

@@ -125,7 +125,7 @@ class Store:
             self.classes = classes_in(notes["classes"])
             self._about = (notes["dataset"], int(notes["models"]))
         except (KeyError, ValueError, TypeError, RecursionError):
-            raise InputError(f"{self._path}: expected a whole poll, found one with parts missing") from None
+            raise InputError(f"{self._path}: expected a complete poll, found one with parts missing") from None
         # A browser sends its cookies to all ports of a machine, which may serve several polls.
         self.cookie = f"maxmincaps_{hashlib.sha256(self._secret).hexdigest()[:8]}"
         self.images = dict(self._rows("SELECT number, png FROM question ORDER BY number"))

@@ -113,7 +113,7 @@ def _open(content: bytes, mode: str, size: tuple[int, int]) -> tuple[Image.Image
     except Exception:
         # Decoders raise many types on damaged files, and their messages may name internals.
         raise InputError(
-            f"expected a whole picture ({', '.join(FORMATS)}), found something else or a damaged one"
+            f"expected a complete picture ({', '.join(FORMATS)}), found something else or a damaged one"
         ) from None
     return picture, ", the first frame of an animation" if animated else ""
 

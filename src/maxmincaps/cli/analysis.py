@@ -129,7 +129,7 @@ def vote(
     models = [responses_of(run, chosen) for run, chosen in zip(runs, which, strict=True)]
     found = together(models, rule)
     for run, chosen, model in zip(runs, which, models, strict=True):
-        console.say(f"{model.error_percent:.2f} %  {len(model.wrong)} wrong  {run} ({chosen} weights)")
+        console.print_line(f"{model.error_percent:.2f} %  {len(model.wrong)} wrong  {run} ({chosen} weights)")
     _out(f"Together: {found.error_percent:.2f} %, {len(found.wrong)} wrong", _named(wrong(found), runs[0]), csv)
     if len(models) > 3:
         errors = spread(models, rule=rule)
@@ -166,7 +166,7 @@ def _out(title: str, rows: Sequence[dict[str, Any]], path: Path | None) -> None:
         console.print(shown if rows else title)
         return
     write_csv(path, rows)
-    console.say(f"{len(rows)} rows in {path}")
+    console.print_line(f"{len(rows)} rows in {path}")
 
 
 def _matrix(title: str, keys: tuple[str, ...], rows: Sequence[dict[str, Any]], across: str, value: str) -> None:

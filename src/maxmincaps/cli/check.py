@@ -28,21 +28,21 @@ def check(*, device: str = "auto", out: Path = Path("maxmincaps-check.json")) ->
     chosen = find_device(device)
     keep_large_blocks()
     about = describe_device(chosen)
-    console.say(
+    console.print_line(
         f"maxmincaps {about['maxmincaps']}, torch {about['torch']}, Python {about['python']}, {about['system']}"
     )
     bf16 = "with bf16" if about["bf16"] else "without bf16"
-    console.say(f"{about['processor']}, {about['threads']} threads; device {chosen} ({about['device']}, {bf16})")
+    console.print_line(f"{about['processor']}, {about['threads']} threads; device {chosen} ({about['device']}, {bf16})")
     results = []
     for result in run_checks(chosen, observer=ProgressBar()):
         results.append(result)
-        console.say(styled(MARKS[result.passed], f" {result.name}: {result.detail}"))
+        console.print_line(styled(MARKS[result.passed], f" {result.name}: {result.detail}"))
     write_atomic(out, (json.dumps(to_json(chosen, results), indent=2) + "\n").encode())
     failed = [result.name for result in results if result.passed is False]
     skipped = [result.name for result in results if result.passed is None]
     verdict = f"{chosen}: wrong in {', '.join(failed)}" if failed else f"{chosen}: everything that was checked is right"
     if skipped:
         verdict += f"; not checked: {', '.join(skipped)}"
-    console.say(f"{verdict}. Results: {out}")
+    console.print_line(f"{verdict}. Results: {out}")
     if failed:
         sys.exit(1)

@@ -41,7 +41,7 @@ def list_(*, cache: Cache = None) -> None:
             "no" if manifest is None else manifest.state,
         )
     console.print(table)
-    console.say(f"kept in {root}")
+    console.print_line(f"kept in {root}")
 
 
 def get(
@@ -79,7 +79,7 @@ def get(
                 report=status.update,
             )
         origin = manifest.source if manifest.regenerated else f"from {manifest.source}, {manifest.state}"
-        console.say(f"{name}: whole, {origin}")
+        console.print_line(f"{name}: complete, {origin}")
 
 
 def check(*, cache: Cache = None) -> None:
@@ -90,7 +90,7 @@ def check(*, cache: Cache = None) -> None:
 
     damaged = 0
     for name, problems in check_all(cache).items():
-        console.say(f"{name}: {'; '.join(problems) or 'whole'}")
+        console.print_line(f"{name}: {'; '.join(problems) or 'complete'}")
         damaged += bool(problems)
     if damaged:
         raise InputError(f"{damaged} damaged; `maxmincaps data get NAME` fetches a dataset again")
@@ -116,7 +116,7 @@ def show(
     if statistics:
         _print_statistics(images)
         return
-    console.say(f"wrote {save_samples(images, out or Path(f'{Path(name).stem}.png'), per_class)}")
+    console.print_line(f"wrote {save_samples(images, out or Path(f'{Path(name).stem}.png'), per_class)}")
 
 
 def _print_statistics(images: "ImageSet") -> None:

@@ -33,9 +33,9 @@ def app(
 
     listener = Listener.open(host, port)
     shown = ", ".join(map(str, folders)) if runs else "the digit network that comes with the package"
-    console.say(f"showing {shown} ({weights} weights)")
+    console.print_line(f"showing {shown} ({weights} weights)")
     from maxmincaps.app.explorer import MOST_BYTES, POLICY, explorer_page
 
     page = explorer_page(folders, weights)
-    console.say(f"open {listener.address} in a browser; Ctrl-C stops")
+    console.print_line(f"open {listener.address} in a browser; Ctrl-C stops")
     listener.serve(page, policy=POLICY, most_bytes=MOST_BYTES)

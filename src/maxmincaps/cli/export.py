@@ -49,13 +49,13 @@ def export(
 
         written = save_for_hub(run, out or Path(f"{run.resolve().name}-hub"), weights)
         names = ", ".join(sorted(path.name for path in written.iterdir()))
-        console.say(f"wrote {written}: {names} ({weights} weights)")
+        console.print_line(f"wrote {written}: {names} ({weights} weights)")
         return
     if to in ("run", "record"):
         from maxmincaps.export.run_copy import save_small_run
 
         small = save_small_run(run, out or Path(f"{run.resolve().name}-small"), weights)
-        console.say(
+        console.print_line(
             f"wrote {small.folder}: {percent(small.accuracy)} of {small.images} test images right ({weights} weights)"
         )
         return
@@ -64,7 +64,7 @@ def export(
     how = {"couplings": couplings, "weights": weights, "dataset": dataset}
     done = export_run(run, to, out, **how, tolerance=tolerance, overwrite=overwrite)
     differences = ", ".join(f"{name} {difference:.1e}" for name, difference in done.differences.items())
-    console.say(
+    console.print_line(
         f"wrote {done.path}: {done.path.stat().st_size / 1e6:.1f} MB ({weights} weights)\n"
         f"largest difference to torch on {done.images} {done.checked_on}: {differences}"
     )

@@ -38,4 +38,4 @@ class LaunchBar(LaunchObserver):
 
     def finished(self, name: str, outcome: Outcome) -> None:
         """Print how the run ended."""
-        console.say(f"{name}  {outcome.status}  {outcome.message}")
+        console.print_line(f"{name}  {outcome.status}  {outcome.message}")

@@ -48,8 +48,8 @@ def open_(
     store.set_open(True)
 
     again = ", opened again" if was_closed else ""
-    console.say(f"{pluralize(len(store.images), 'image')}, answers go to {out}{again}")
-    console.say(_invitation(listener.address, is_loopback(host)))
+    console.print_line(f"{pluralize(len(store.images), 'image')}, answers go to {out}{again}")
+    console.print_line(_invitation(listener.address, is_loopback(host)))
     listener.serve(poll_page(store), policy=POLICY, most_bytes=MOST_BYTES)
 
 
@@ -67,13 +67,13 @@ def close(poll: File = DEFAULT) -> None:
     store.set_open(False)
     store.close()
     found = polls.read(poll)
-    console.say(f"{poll} is closed: {_counts(found)}")
+    console.print_line(f"{poll} is closed: {_counts(found)}")
 
 
 def status(poll: File = DEFAULT) -> None:
     """Count people and answers, also while the poll is being served."""
     found = polls.read(poll)
-    console.say(
+    console.print_line(
         f"{poll} is {'open' if found.is_open else 'closed'}: {_counts(found)}, "
         f"{found.finished:,} of them to all {pluralize(len(found.questions), 'image')}"
     )
@@ -114,8 +114,8 @@ def report(
     names = found.classes
     console.print(_table_3(title, results.table_3(found), lambda label: names[label]))
     console.print(_table_3("The paper's: 120 people, 3 networks, 6 of 17 images", results.paper_rows(), str))
-    console.say(results.agreement(found))
-    console.say(f"wrote {folder}")
+    console.print_line(results.agreement(found))
+    console.print_line(f"wrote {folder}")
 
 
 def _store(runs: Sequence[Path], images: list[int] | None, out: Path) -> "Store":
@@ -127,7 +127,7 @@ def _store(runs: Sequence[Path], images: list[int] | None, out: Path) -> "Store"
     from maxmincaps.app.runs import QUICKSTART, find_runs
 
     chosen = find_runs(runs or [QUICKSTART], needs="lengths.safetensors")
-    console.say(f"majority vote of {', '.join(map(str, chosen))}")
+    console.print_line(f"majority vote of {', '.join(map(str, chosen))}")
     return Store.create(out, build_questionnaire(chosen, images))
 
 

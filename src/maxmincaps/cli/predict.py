@@ -55,9 +55,9 @@ def evaluate(
         print_json({**facts, "accuracy": accuracy, "classes": rows, "confusion": confusion(found).tolist()})
         return
     where = f"images of {dataset}" if dataset else "test images"
-    console.say(f"{percent(accuracy)} of {len(found.labels)} {where} ({weights} weights of {run})")
+    console.print_line(f"{percent(accuracy)} of {len(found.labels)} {where} ({weights} weights of {run})")
     if csv:
-        console.say(f"{len(rows)} rows in {csv}")
+        console.print_line(f"{len(rows)} rows in {csv}")
         return
     shown = table("Classes", "class", "#images", "#precision", "#recall", "#F1")
     for row in rows:
@@ -71,7 +71,7 @@ def print_confusion(found: "Responses") -> None:
     from maxmincaps.analysis.responses import confusion
 
     if len(found.classes) > MOST_CLASSES:
-        console.say(f"the confusion matrix of {len(found.classes)} classes is in --json")
+        console.print_line(f"the confusion matrix of {len(found.classes)} classes is in --json")
         return
     title = "Confusion matrix: true class by row, predicted class by column"
     shown = table(title, "", *(f"#{name}" for name in found.classes))
@@ -120,18 +120,18 @@ def predict(
         print_json([{name: getattr(one, name) for name in fields} | {"weights": weights} for one in found])
         return
     if csv:
-        console.say(f"{len(found)} rows in {csv} ({weights} weights of {run or 'the network of the package'})")
+        console.print_line(f"{len(found)} rows in {csv} ({weights} weights of {run or 'the network of the package'})")
         return
     for one in found:
         _print_prediction(one, predictor.recipe.margin_low)
-    console.say(f"\n{weights} weights of {run or 'the network that comes with the package'}")
+    console.print_line(f"\n{weights} weights of {run or 'the network that comes with the package'}")
 
 
 def _print_prediction(found: "Prediction", margin: float) -> None:
     verdict: tuple[Any, ...] = ("  is  ", (found.predicted or "", "bold green"))
     if found.predicted is None:
         verdict = ("  is not recognised: ", (f"no length reaches {margin}", "yellow"))
-    console.say(styled("\n", (found.path, "bold"), *verdict))
+    console.print_line(styled("\n", (found.path, "bold"), *verdict))
     width = max(len(name) for name in found.lengths)
     for name, length in found.lengths.items():
         console.print(f"  {name:>{width}}  {length:.2f}  {bar(length)}")

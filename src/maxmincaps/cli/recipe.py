@@ -15,7 +15,7 @@ def recipe(name: str | None = None) -> None:
     """
     if name:
         path = NAMED[check_name(name, NAMED, "recipe")]
-        console.say(path.read_text(encoding="utf-8").rstrip())
+        console.print_line(path.read_text(encoding="utf-8").rstrip())
         return
     shown = table("Recipes (maxmincaps train --recipe NAME)", "name", "description")
     for name, path in NAMED.items():

@@ -19,4 +19,4 @@ def report(runs: Path = Path("runs"), out: Path = Path("report"), *, poll: Path 
         The file of a poll, for table 3 and figure 10.
     """
     page = build(runs, out, poll=poll)
-    console.say(f"report: {page}")
+    console.print_line(f"report: {page}")

@@ -53,7 +53,7 @@ def list_() -> None:
 def show(name: Name) -> None:
     """Show what a study claims, which runs it has at each scale, and what the paper reports."""
     for study in _studies(name):
-        console.say(styled((study.name, "bold"), f" ({study.title})\n\n{study.about}"))
+        console.print_line(styled((study.name, "bold"), f" ({study.title})\n\n{study.about}"))
         own = study.borrows or study
         shown = table("Scales", "scale", "#runs", "each", "to know")
         for scale in study.scale_names():
@@ -88,7 +88,7 @@ def status(
             shown.add_row(study.name, _label(entry), recipe.dataset, str(recipe.seed), state, best, final, cost)
     console.print(shown)
     for note in reading.notes:
-        console.say(f"skipped: {note}")
+        console.print_line(f"skipped: {note}")
 
 
 def run(
@@ -174,7 +174,7 @@ def report(
     cells = [line.cells() for line in found]
     if csv:
         write_csv(csv, cells)
-        console.say(f"{csv}: {len(cells)} rows")
+        console.print_line(f"{csv}: {len(cells)} rows")
         return
     title = f"Runs in {out}, scale {scale}: accuracies in percent, mean ± sd over n runs"
     shown = table(title, *(name if name in ("study", "dataset", "line") else f"#{name}" for name in cells[0]))
@@ -198,8 +198,8 @@ def collect(name: Name, *, source: Out = Path("runs"), out: Path = Path("results
     copies = [copy for study in _studies(name) for copy in collect_runs(study, source, out, STUDIES.values())]
     for copy in copies:
         size = sum(path.stat().st_size for path in copy.folder.iterdir())
-        console.say(f"{copy.folder}  {size / 1000:.0f} kB")
-    console.say(f"{len(copies)} runs copied to {out}")
+        console.print_line(f"{copy.folder}  {size / 1000:.0f} kB")
+    console.print_line(f"{len(copies)} runs copied to {out}")
 
 
 def _chosen(name: str, scale: str, only: str, seeds: int | None, finished_in: Path | None) -> list[Recipe]:
@@ -284,7 +284,7 @@ def _announce_cost(missing: list[Recipe], folders: list[Path], workers: int) -> 
     basis = "a few timed steps" if not known else "finished runs"
     if 0 < known < len(missing):
         basis = f"finished runs for {known} of {len(missing)} runs, a few timed steps for the others"
-    console.say(f"about {duration(3600 * cost.hours / workers)} on this machine (estimated from {basis})")
+    console.print_line(f"about {duration(3600 * cost.hours / workers)} on this machine (estimated from {basis})")
     return cost
 
 

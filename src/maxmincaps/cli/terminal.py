@@ -36,7 +36,7 @@ class Terminal(Console):
         width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else WIDE
         super().__init__(markup=False, emoji=False, highlight=False, width=width)
 
-    def say(self, line: str | Text) -> None:
+    def print_line(self, line: str | Text) -> None:
         """Print a line without breaking it, so that paths and commands can be copied."""
         self.print(line, soft_wrap=True)
 

@@ -84,7 +84,7 @@ def train(
     except KeyboardInterrupt:
         raise KeyboardInterrupt(_stopped(Run(folder))) from None
     if finished == run.result:
-        console.say(f"{folder}: was finished before; nothing was trained")
+        console.print_line(f"{folder}: was finished before; nothing was trained")
     _show_results([run])
 
 
@@ -123,7 +123,7 @@ def quickstart(*, out: Path = Path("quickstart"), epochs: int = 5, batch_size: i
     # The command as it was called, so that each line can be copied.
     module = Path(sys.argv[0]).name == "__main__.py"
     command = shlex.join([sys.executable, "-m", "maxmincaps"] if module else [sys.argv[0]])
-    console.say(
+    console.print_line(
         f"""
 Look at {page}: couplings, lengths, tuning curves and errors of both networks.
 Next, if you like:
@@ -168,5 +168,5 @@ def _show_results(runs: list[Run]) -> None:
     console.print(shown)
     for run in runs:
         if run.data.init_from_layers:
-            console.say(f"started from {run.recipe.init_from}: {', '.join(run.data.init_from_layers)}")
-        console.say(f"run: {run.folder}")
+            console.print_line(f"started from {run.recipe.init_from}: {', '.join(run.data.init_from_layers)}")
+        console.print_line(f"run: {run.folder}")

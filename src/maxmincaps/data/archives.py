@@ -26,7 +26,7 @@ def unpack(archive: Path, wanted: Mapping[str, int], into: Path) -> None:
         wanted: The published names of members, with the most bytes that each may hold.
         into: The folder to write to.
     """
-    with reading(archive, "a whole archive"):
+    with reading(archive, "a complete archive"):
         for name, file in _members(archive):
             published = wanted_name(name, wanted)
             if published is not None:
@@ -99,7 +99,7 @@ def _copy(file: IO[bytes], target: Path, most: int, where: str) -> None:
 
 
 def _pieces(file: IO[bytes], where: str) -> Iterator[bytes]:
-    with reading(where, "a whole member"):
+    with reading(where, "a complete member"):
         while piece := file.read(PIECE):
             yield piece
 

@@ -99,7 +99,7 @@ def open_image(path: Path, kinds: Collection[str]) -> Iterator[Image.Image]:
 
 def content(path: Path, most: int) -> bytes:
     """Read a file of at most `most` bytes, unzipped if its name ends in .gz."""
-    with reading(path, "a whole file"), open_maybe_gzipped(path) as file:
+    with reading(path, "a complete file"), open_maybe_gzipped(path) as file:
         found = file.read(most + 1)
     if len(found) > most:
         raise InputError(f"{path}: expected at most {most:,} bytes, found more")

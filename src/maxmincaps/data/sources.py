@@ -61,14 +61,14 @@ def _check_reachable(url: str) -> None:
 
     answered = threading.Event()
 
-    def ask() -> None:
+    def probe() -> None:
         try:
             requests.head(url, timeout=CONNECT_S)
             answered.set()
         except requests.RequestException:
             pass
 
-    thread = threading.Thread(target=ask, daemon=True)
+    thread = threading.Thread(target=probe, daemon=True)
     thread.start()
     thread.join(PROBE_S)
     if not answered.is_set():

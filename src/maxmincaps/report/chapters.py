@@ -178,7 +178,7 @@ def _by_epoch(data: ReportData) -> list[PageItem]:
 
     label = "accuracy (%)" if any(run.recipe.validation for run in runs) else "test accuracy (%)"
     lines = "Each line is a run; with several seeds, runs are thin and their mean is thick."
-    told = (
+    figures = (
         (
             "training-curves",
             "Training curves",
@@ -202,7 +202,7 @@ def _by_epoch(data: ReportData) -> list[PageItem]:
             curves.by_epoch(panels(inactive_by_epoch), "inactive capsules (%)", limits=PERCENT),
         ),
     )
-    return [data.item(name, title, words, figure, data.runs_command, runs) for name, title, words, figure in told]
+    return [data.item(name, title, words, figure, data.runs_command, runs) for name, title, words, figure in figures]
 
 
 def _training_and_test(run: RunSummary) -> list[tuple[float, float]]:

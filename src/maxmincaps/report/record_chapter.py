@@ -46,19 +46,19 @@ def _misclassified(
 ) -> list[PageItem]:
     study = data.studies["misclassified"]
     command = data.study_command(study, (run.scale for run in voters))
-    told = {measure.measure: int(measure.value) for measure in study.paper}
+    reported = {measure.measure: int(measure.value) for measure in study.paper}
     items = []
     if voted:
         caption = (
             f"The {len(voted.wrong):,} images that the majority vote of three networks, with their final weights, "
-            f"misclassifies (the paper's vote: {told['vote_misclassified']}). "
+            f"misclassifies (the paper's vote: {reported['vote_misclassified']}). "
         )
         items.append(_wrong_images(data, "figure-9", "Figure 9", caption, voted, command, voters))
     for run, model in zip(voters, models, strict=True):
         number, letter = run.recipe.seed + 1, MODELS[run.recipe.seed]
         caption = (
             f"The {len(model.wrong):,} images that model {letter} (seed {run.recipe.seed}, final weights) "
-            f"misclassifies (the paper's: {told[f'model_{letter.lower()}_misclassified']}). "
+            f"misclassifies (the paper's: {reported[f'model_{letter.lower()}_misclassified']}). "
         )
         items.append(_wrong_images(data, f"figure-a{number}", f"Figure A.{number}", caption, model, command, [run]))
     whose = "majority vote" if voted else f"model {MODELS[voters[0].recipe.seed]}"

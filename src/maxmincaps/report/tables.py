@@ -75,9 +75,9 @@ def _lines(study: Study, tables: Tables, dataset: str) -> Iterable[tuple[str, ..
     for runs in [own for own in tables if dataset in own.datasets] or [RunTable((), study)]:
         for label in dict.fromkeys(line.label for line in study.lines):
             own = runs.of(dataset, label)
-            told = study.reported(BEST, dataset, label)
-            if own or told:
-                yield dataset_title(own, dataset), label, _reported(told), *best_and_final(own, _mark(runs, dataset))
+            paper = study.reported(BEST, dataset, label)
+            if own or paper:
+                yield dataset_title(own, dataset), label, _reported(paper), *best_and_final(own, _mark(runs, dataset))
 
 
 def table_1_in_short(study: Study, tables: Tables) -> Table:
@@ -145,8 +145,8 @@ def table_2(study: Study, tables: Tables) -> Table:
         rows.append(_paper_errors(study, dataset, line.label))
         for runs in tables or [RunTable((), study)]:
             rows += _our_errors(runs, dataset, line.label)
-    told = study.reported("vote_test_error_percent", dataset, "Max-Min")
-    paper_vote = _decimal(told.value if told else None)
+    reported = study.reported("vote_test_error_percent", dataset, "Max-Min")
+    paper_vote = _decimal(reported.value if reported else None)
     rows.append(("Max-Min", "vote of 3, the paper's", NONE, NONE, paper_vote, NONE, "3", _paper_budget(study)))
     for runs in tables or [RunTable((), study)]:
         rows += _vote_rows(runs, dataset)
@@ -167,10 +167,10 @@ def table_2(study: Study, tables: Tables) -> Table:
 
 def _paper_errors(study: Study, dataset: str, line: str) -> tuple[str, ...]:
     names = ("max", "min", "mean", "sd")
-    told = [study.reported(f"{name}_test_error_percent", dataset, line) for name in names]
-    first = next((value for value in told if value), None)
+    reported = [study.reported(f"{name}_test_error_percent", dataset, line) for name in names]
+    first = next((value for value in reported if value), None)
     n = NONE if first is None or first.n is None else f"{first.n}"
-    return line, "the paper's", *(_decimal(one.value if one else None) for one in told), n, _paper_budget(study)
+    return line, "the paper's", *(_decimal(one.value if one else None) for one in reported), n, _paper_budget(study)
 
 
 def _our_errors(runs: RunTable, dataset: str, line: str) -> Iterable[tuple[str, ...]]:

@@ -27,7 +27,7 @@ def iterations(data: ReportData) -> list[PageItem]:
         "coefficients keep their start value. The uniform control keeps them for any number of iterations; it is drawn "
         "where it was run with the same budget. The paper prints no numbers."
     ) + (f" Not run: {', '.join(not_run)}." if not_run else "")
-    told = (
+    figures = (
         ("figure-7", "Figure 7", best_accuracy, "test accuracy (%)", "Best test accuracy"),
         (
             "figure-8",
@@ -41,7 +41,7 @@ def iterations(data: ReportData) -> list[PageItem]:
     command = data.study_command(study, (run.scale for run in runs))
     panels = _iteration_panels(data, found)
     drawn = [*runs, *(run for *_, controls in panels for run in controls)]
-    for name, title, measure, label, words in told:
+    for name, title, measure, label, words in figures:
         figure = curves.against_iterations(panels, measure, label)
         caption = f"{title}: {label.replace(chr(10), ' ')}, by iterations."
         table = run_tables.points_of_curves(study, found, f"{name}-in-numbers", caption, "r = ", measure)

@@ -71,7 +71,7 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     except InputError:
         raise
     except (OSError, SafetensorError, ValueError, KeyError, RecursionError) as error:
-        raise InputError(f"{path}: is not a whole safetensors file of ours: {one_line(error)}") from None
+        raise InputError(f"{path}: is not a complete safetensors file of this package: {one_line(error)}") from None
 
 
 def load_weights(network: nn.Module, weights: dict[str, Tensor], path: Path, *, in_place: bool = False) -> None:

@@ -89,12 +89,12 @@ class Predictor:
     def from_hub_folder(cls, folder: Path) -> Self:
         """Load the network of a folder that `maxmincaps export --to hub` wrote."""
         network = CapsNet.from_pretrained(folder)
-        told = Preprocessing.parse(read_text(folder / PREPROCESSING), folder / PREPROCESSING)
+        stored = Preprocessing.parse(read_text(folder / PREPROCESSING), folder / PREPROCESSING)
         classes = network.digits.weights.shape[1]
-        if len(told.classes) != classes:
-            raise InputError(f"{folder / PREPROCESSING}: expected {classes} classes, found {len(told.classes)}")
-        recipe = Recipe(dataset=told.dataset, crop=told.crop, whiten=told.whiten, margin_low=told.margin_low)
-        return cls(network, recipe, told.classes, (told.height, told.width))
+        if len(stored.classes) != classes:
+            raise InputError(f"{folder / PREPROCESSING}: expected {classes} classes, found {len(stored.classes)}")
+        recipe = Recipe(dataset=stored.dataset, crop=stored.crop, whiten=stored.whiten, margin_low=stored.margin_low)
+        return cls(network, recipe, stored.classes, (stored.height, stored.width))
 
     def picture(self, path: Path | str) -> Picture:
         """Read an image file at the size and in the colours of the test images, and cut the central window."""

@@ -14,9 +14,9 @@ async function asked(path, options) {
   for (let pause = 250; ; pause = Math.min(2 * pause, 4000)) {
     try {
       const answer = await fetch(path, { credentials: "same-origin", cache: "no-store", ...options });
-      const told = await answer.json().catch(() => ({ error: "This page needs the whole address that you were sent." }));
-      part("trouble").textContent = answer.ok ? "" : told.error;
-      return answer.ok ? told : { refused: answer.status };
+      const reply = await answer.json().catch(() => ({ error: "This page needs the whole address that you were sent." }));
+      part("trouble").textContent = answer.ok ? "" : reply.error;
+      return answer.ok ? reply : { refused: answer.status };
     } catch {
       part("trouble").textContent = "No connection. Your answer is kept here and sent as soon as there is one.";
       await wait(pause);
@@ -25,9 +25,9 @@ async function asked(path, options) {
 }
 
 async function begin() {
-  const told = await asked("state");
-  if (told.refused) return;
-  poll = told;
+  const reply = await asked("state");
+  if (reply.refused) return;
+  poll = reply;
   const numbered = poll.classes.every((name) => /^\d$/.test(name));
   part("question").textContent = numbered ? "Which digit do you see?" : "What do you see?";
   part("choices").classList.toggle("words", !numbered);
@@ -82,14 +82,14 @@ async function answer(label) {
   sending = true;
   const number = poll.order[place];
   (part("choices").children[label] ?? part("cannot-tell")).setAttribute("aria-pressed", "true");
-  const told = await asked("answer", {
+  const reply = await asked("answer", {
     method: "POST",
     headers: { "content-type": "application/json" },
     body: JSON.stringify({ image: number, label }),
   });
   sending = false;
-  if (told.refused === 409) poll.open = false;
-  if (!told.refused) {
+  if (reply.refused === 409) poll.open = false;
+  if (!reply.refused) {
     poll.answers[number] = label;
     place += 1;
   }
