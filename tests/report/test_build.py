@@ -144,6 +144,7 @@ def test_two_runs_of_ones_own_with_a_seed_in_the_billions_show_what_they_can(own
     text = page.read_text()
     shown = set(re.findall(r'id="item-([^"]+)"', text))
     assert {"figure-2", "figure-4", "figure-5", "figure-6", "misclassified", "table-1", "all-runs"} <= shown
+    assert "table-1-in-short" not in shown, "no dataset of the paper was run"
     assert "<b>.npz" not in text
     assert "shapes &amp; &lt;b&gt;, own recipe" in text
     assert not Tags(text).open

@@ -144,19 +144,15 @@ def accuracy(data: ReportData) -> list[PageItem]:
     if not runs and not own:
         return [data.not_run("table-1", "Table 1", "datasets"), *items]
     command = data.study_command(study, runs.scales)
-    both = (
-        (
-            "Table 1",
-            "Softmax and Max-Min on each dataset, the paper's numbers beside ours.",
-            tables.table_1(study, found, own),
-        ),
-        ("Table 1 in short", "One line per dataset.", tables.table_1_in_short(study, found)),
-    )
+    words = "Softmax and Max-Min on each dataset, the paper's numbers beside ours."
+    shown_tables = [("Table 1", words, tables.table_1(study, found, own))]
+    if any(study.reported(tables.BEST, dataset, "Max-Min") for dataset in runs.datasets):
+        shown_tables.append(("Table 1 in short", "One line per dataset.", tables.table_1_in_short(study, found)))
     shown = [*runs, *(run for table in own for run in table)]
     return [
         *(
             data.item(table.name, title, words, table, command, shown, paper_number=True)
-            for title, words, table in both
+            for title, words, table in shown_tables
         ),
         *items,
     ]

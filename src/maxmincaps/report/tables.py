@@ -49,8 +49,11 @@ def table_1(study: Study, tables: Tables, own: Sequence[RunTable] = ()) -> Table
         own: Runs outside the study, those that differ in the seed alone together.
     """
     run_on = {dataset for runs in tables for dataset in runs.datasets}
-    datasets = [name for name in study.datasets if name in run_on or study.reported(BEST, name, "Max-Min")]
-    lines = [line for dataset in datasets for line in _lines(study, tables, dataset)]
+    lines = [line for dataset in study.datasets if dataset in run_on for line in _lines(study, tables, dataset)]
+    missing_ones = [
+        title_of(name) for name in study.datasets if name not in run_on and study.reported(BEST, name, "Max-Min")
+    ]
+    not_run = (f"Not run: {', '.join(missing_ones)}.",) if missing_ones else ()
     lines += [
         (
             f"{dataset_title(runs, runs[0].recipe.dataset)}, own recipe",
@@ -65,14 +68,14 @@ def table_1(study: Study, tables: Tables, own: Sequence[RunTable] = ()) -> Table
         caption="Table 1. Test accuracy on the paper's datasets (%).",
         columns=("Dataset", "Normalization", "Paper, best", "Ours, best", "Ours, final", "n", "Our budget"),
         rows=tuple(lines),
-        notes=_notes(tables, below_paper=_is_below(tables) or bool(own)),
+        notes=(*not_run, *_notes(tables, below_paper=_is_below(tables) or bool(own))),
         words=("Normalization", "Our budget"),
     )
 
 
 def _lines(study: Study, tables: Tables, dataset: str) -> Iterable[tuple[str, ...]]:
     """Return the lines of one dataset, those of the paper's network first."""
-    for runs in [own for own in tables if dataset in own.datasets] or [RunTable((), study)]:
+    for runs in [own for own in tables if dataset in own.datasets]:
         for label in dict.fromkeys(line.label for line in study.lines):
             own = runs.of(dataset, label)
             paper = study.reported(BEST, dataset, label)
