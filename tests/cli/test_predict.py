@@ -105,6 +105,17 @@ def test_class_names_that_a_spreadsheet_would_run_are_escaped(tmp_path):
     assert (tmp_path / "x.csv").read_text() == "class,value\n'=cmd(),-1.5\nfine,2\n"
 
 
+@pytest.mark.parametrize("table", ["tuning", "outputs", "misclassified", "evolution", "rows", "vote"])
+def test_tables_of_a_run_whose_images_moved_take_their_new_place(command, run, tmp_path, table):
+    copy = Run(shutil.copytree(run, tmp_path / "run"))
+    copy.write("recipe.json", copy.recipe.with_changes(dataset="gone.npz").to_json())
+    copy.write("data.json", copy.data.model_copy(update={"dataset_path": str(tmp_path / "gone.npz")}))
+    copy.write("result.json", copy.result.model_copy(update={"best_epoch": 1}))
+    code, shown = command("look", table, copy.folder)
+    assert (code, "--dataset" in shown) == (2, True)
+    assert command("look", table, copy.folder, "--dataset", Run(run).recipe.dataset)[0] == 0
+
+
 @pytest.mark.parametrize("table", ["tuning", "outputs", "misclassified", "evolution", "rows"])
 def test_every_table_names_its_weights_and_takes_those_of_the_best_epoch(command, run, tmp_path, table):
     copy = Run(shutil.copytree(run, tmp_path / "run"))

@@ -97,11 +97,17 @@ def trace(run: Path | str) -> Trace:
     return Trace(logits.float(), couplings.float(), int(label), alive)
 
 
-def trace_of(run: Path | str, weights: Literal["best", "last"] = "last") -> Trace:
-    """Return the trace of the last weights, which the run folder stores, or compute that of the best ones."""
+def trace_of(run: Path | str, weights: Literal["best", "last"] = "last", dataset: Path | str | None = None) -> Trace:
+    """Return the trace of the last weights, which the run folder stores, or compute that of the best ones.
+
+    Args:
+        run: Run folder.
+        weights: Weights of the best epoch or of the last one.
+        dataset: Where the run's images are now. Default: where they were when it was trained.
+    """
     if weights == "last" or best_is_last(Path(run)):
         return trace(run)
-    first = images_seen(Run(Path(run))).train.take(slice(0, 1))
+    first = images_seen(Run(Path(run)), dataset).train.take(slice(0, 1))
     image = for_testing(Run(Path(run)).recipe)(as_float(first.images))[0]
     alive, steps = routing_trace(load_network(run, weights), image)
     logits, couplings = (torch.stack([getattr(step, name)[0] for step in steps]) for name in ("logits", "couplings"))

@@ -15,8 +15,14 @@ Weights = Annotated[
     Parameter(help="Weights of the best epoch or of the last one. Default: best; last for a run without weights."),
 ]
 
+Dataset = Annotated[
+    str | None, Parameter(help="Where the run's own images are now. Default: where they were when it was trained.")
+]
 
-def evolution(run: RunFolder, *, bins: int = 10, weights: Weights = None, csv: Csv = None) -> None:
+
+def evolution(
+    run: RunFolder, *, bins: int = 10, weights: Weights = None, dataset: Dataset = None, csv: Csv = None
+) -> None:
     """Count logits and couplings of one training image at each routing iteration (figures 2 and 3).
 
     Parameters
@@ -30,7 +36,7 @@ def evolution(run: RunFolder, *, bins: int = 10, weights: Weights = None, csv: C
     if bins < 1:
         raise InputError(f"--bins: expected at least 1, found {bins}")
     which = _which(run, weights)
-    rows = _named(evolution_rows(trace_of(run, which), bins=bins), run)
+    rows = _named(evolution_rows(trace_of(run, which, dataset), bins=bins), run)
     _out(f"Logits and couplings of {run.name} ({which} weights)", rows, csv)
 
 
@@ -40,6 +46,7 @@ def rows(
     child: list[int] | None = None,
     count: int = 3,
     weights: Weights = None,
+    dataset: Dataset = None,
     csv: Csv = None,
 ) -> None:
     """Show logits and couplings of a few children over their parents, at the last iteration (figure 4).
@@ -57,11 +64,13 @@ def rows(
     if count < 1:
         raise InputError(f"--count: expected at least 1, found {count}")
     which = _which(run, weights)
-    rows = _named(traces.rows(traces.trace_of(run, which), child, count=count), run)
+    rows = _named(traces.rows(traces.trace_of(run, which, dataset), child, count=count), run)
     _out(f"Children of {run.name}, last iteration ({which} weights)", rows, csv)
 
 
-def outputs(run: RunFolder, *, image: list[int] | None = None, weights: Weights = None, csv: Csv = None) -> None:
+def outputs(
+    run: RunFolder, *, image: list[int] | None = None, weights: Weights = None, dataset: Dataset = None, csv: Csv = None
+) -> None:
     """Show the class lengths of some test images (figure 5).
 
     Parameters
@@ -73,33 +82,33 @@ def outputs(run: RunFolder, *, image: list[int] | None = None, weights: Weights 
     from maxmincaps.training.verify import responses_of
 
     which = _which(run, weights)
-    rows = _named(lengths_of(responses_of(run, which), image), run)
+    rows = _named(lengths_of(responses_of(run, which, dataset), image), run)
     if csv:
         _out("", rows, csv)
         return
     _matrix(f"Lengths in {run.name} ({which} weights)", ("image", "label"), rows, "parent", "length")
 
 
-def tuning(run: RunFolder, *, weights: Weights = None, csv: Csv = None) -> None:
+def tuning(run: RunFolder, *, weights: Weights = None, dataset: Dataset = None, csv: Csv = None) -> None:
     """Show the mean length of each class capsule over the test images of each class (figure 6)."""
     from maxmincaps.analysis.responses import tuning_rows
     from maxmincaps.training.verify import responses_of
 
     which = _which(run, weights)
-    rows = _named(tuning_rows(responses_of(run, which)), run)
+    rows = _named(tuning_rows(responses_of(run, which, dataset)), run)
     if csv:
         _out("", rows, csv)
         return
     _matrix(f"Mean lengths in {run.name} ({which} weights)", ("label",), rows, "parent", "mean_length")
 
 
-def misclassified(run: RunFolder, *, weights: Weights = None, csv: Csv = None) -> None:
+def misclassified(run: RunFolder, *, weights: Weights = None, dataset: Dataset = None, csv: Csv = None) -> None:
     """List the test images that a network gets wrong, and count which class is taken for which (figures 9, A.1–A.3)."""
     from maxmincaps.analysis.responses import misclassified as wrong
     from maxmincaps.training.verify import responses_of
 
     which = _which(run, weights)
-    found = responses_of(run, which)
+    found = responses_of(run, which, dataset)
     title = f"{len(found.wrong)} of {len(found.labels)} test images wrong in {run.name} ({which} weights)"
     _out(title, _named(wrong(found), run), csv)
     if not csv:
@@ -111,6 +120,7 @@ def vote(
     *,
     rule: Literal["majority", "summed"] = "majority",
     weights: Weights = None,
+    dataset: Dataset = None,
     csv: Csv = None,
 ) -> None:
     """Classify by the majority vote of several networks, and list what they get wrong (table 2, figure 9).
@@ -126,7 +136,7 @@ def vote(
     from maxmincaps.training.verify import responses_of
 
     which = [_which(run, weights) for run in runs]
-    models = [responses_of(run, chosen) for run, chosen in zip(runs, which, strict=True)]
+    models = [responses_of(run, chosen, dataset) for run, chosen in zip(runs, which, strict=True)]
     found = together(models, rule)
     for run, chosen, model in zip(runs, which, models, strict=True):
         console.print_line(f"{model.error_percent:.2f} %  {len(model.wrong)} wrong  {run} ({chosen} weights)")

@@ -38,9 +38,11 @@ def evaluate_run(
     return Responses(lengths, lengths.argmax(dim=1), images.labels, run.data.classes)
 
 
-def responses_of(folder: Path, weights: Literal["best", "last"]) -> Responses:
-    """Return the responses of the last weights, which the run folder stores, or compute those of the best ones."""
-    return responses(folder) if weights == "last" or best_is_last(folder) else evaluate_run(folder, weights)
+def responses_of(folder: Path, weights: Literal["best", "last"], dataset: Path | str | None = None) -> Responses:
+    """Return the stored responses of the last weights, or compute those of the best ones or to a named dataset."""
+    if dataset is None and (weights == "last" or best_is_last(folder)):
+        return responses(folder)
+    return evaluate_run(folder, weights, dataset)
 
 
 def best_is_last(folder: Path) -> bool:
