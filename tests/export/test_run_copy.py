@@ -18,7 +18,7 @@ def test_a_small_copy_is_half_as_large_and_answers_nearly_as_before(run, tmp_pat
     small = tmp_path / "small"
     code, shown = command("export", run, "--to", "run", "--out", small)
     assert code == 0
-    assert "of 1000 test images right" in shown
+    assert "of 1,000 test images right" in shown
     images = torch.rand(2, 1, 28, 28)
     with torch.no_grad():
         before, after = (load_network(folder)(images).lengths for folder in (run, small))
@@ -69,11 +69,23 @@ def test_a_small_copy_does_not_contain_the_path_of_the_users_images(tmp_path, ru
     own = Run(tmp_path / "run")
     own.write("recipe.json", own.recipe.with_changes(dataset="secret/patients").to_json())
     own.write("data.json", own.data.model_copy(update={"name": "secret/patients", "dataset_path": "/secret/patients"}))
-    monkeypatch.setattr(run_copy, "images_seen", lambda _: SimpleNamespace(test=load("mnist-5k", "test")))
+    monkeypatch.setattr(run_copy, "images_seen", lambda *_: SimpleNamespace(test=load("mnist-5k", "test")))
     shared = run_copy.save_small_run(own.folder, tmp_path / "small", "last")
     texts = [path.read_text() for path in shared.folder.iterdir() if path.suffix != ".safetensors"]
     assert not any("secret" in text for text in texts)
     assert any('load_network("this folder", "last")' in text for text in texts)
+
+
+def test_a_run_whose_images_are_not_here_is_shared_after_a_check_on_random_ones(tmp_path, run):
+    from maxmincaps.export.run_copy import save_small_run
+
+    own = Run(shutil.copytree(run, tmp_path / "run"))
+    own.write("recipe.json", own.recipe.with_changes(dataset="gone.npz").to_json())
+    own.write("data.json", own.data.model_copy(update={"dataset_path": str(tmp_path / "gone.npz")}))
+    shared = save_small_run(own.folder, tmp_path / "small")
+    assert shared.accuracy is None
+    assert "random images" in shared.checked
+    assert f"{100 * own.result.best_test_accuracy:.2f} %" in (tmp_path / "small" / "README.md").read_text()
 
 
 def test_couplings_are_refused_where_they_would_be_ignored(run, tmp_path, command):

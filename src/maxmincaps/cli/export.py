@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from maxmincaps.cli.predict import RunFolder, Weights
-from maxmincaps.cli.terminal import console, percent
+from maxmincaps.cli.terminal import console
 from maxmincaps.errors import InputError
 
 
@@ -35,7 +35,7 @@ def export(
     couplings: bool
         Return the couplings of the last iteration too (onnx and torch).
     dataset: str
-        Where the run's own images are now (onnx and torch). Without them the check uses random images.
+        Where the run's own images are now. Without them the check uses random images.
     tolerance: float
         Largest difference to torch that is accepted (onnx and torch). Couplings of a child whose logits have a range
         below 0.01 may differ by more, in proportion to 1 / range, as Max-Min divides by the range.
@@ -54,10 +54,8 @@ def export(
     if to in ("run", "record"):
         from maxmincaps.export.run_copy import save_small_run
 
-        small = save_small_run(run, out or Path(f"{run.resolve().name}-small"), weights)
-        console.print_line(
-            f"wrote {small.folder}: {percent(small.accuracy)} of {small.images} test images right ({weights} weights)"
-        )
+        small = save_small_run(run, out or Path(f"{run.resolve().name}-small"), weights, dataset)
+        console.print_line(f"wrote {small.folder}: {small.checked} ({weights} weights)")
         return
     from maxmincaps.export.run import export_run
 
