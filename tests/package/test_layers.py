@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import nn
 
-from maxmincaps import CapsNet, InputError, PrimaryCapsules, RoutedCapsules, capsule_loss, margin_loss
+from maxmincaps import CapsNet, InputError, PrimaryCapsules, RoutedCapsules, capsule_loss, margin_loss, route
 
 
 def stacked(**settings):
@@ -136,6 +136,8 @@ def test_gradients_of_single_images_come_from_vmap(settings):
         (lambda: CapsNet(conv_channels=4, types=2)(torch.ones(2, 1, 28, 28, dtype=torch.uint8)), r"CapsNet: .*uint8"),
         (lambda: margin_loss(torch.rand(2, 10), torch.tensor([1.0, 2.0])), r"labels: expected integers.*float32"),
         (lambda: margin_loss(torch.rand(2, 10), torch.tensor([1, 10])), "labels: expected 0 to 9, found 10"),
+        (lambda: route(torch.rand(7, 2, 3)), r"votes: .*\(batch, child, parent, pose\), found .*\(7, 2, 3\)"),
+        (lambda: route(torch.ones(1, 7, 2, 3, dtype=torch.long)), "votes: .*floating-point.*int64"),
         (lambda: RoutedCapsules(1, 2_000_000), r"RoutedCapsules: .*1,000,000 parents, found 2,000,000"),
     ],
 )

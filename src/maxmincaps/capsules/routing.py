@@ -100,6 +100,11 @@ class HeldVotes:
     """
 
     def __init__(self, votes: Votes) -> None:
+        if votes.dim() != 4 or not votes.is_floating_point():
+            raise InputError(
+                "votes: expected floating-point numbers of shape (batch, child, parent, pose), "
+                f"found {votes.dtype} of {tuple(votes.shape)}"
+            )
         # "batch child parent pose -> batch parent pose child"
         self.votes = votes.permute(0, 2, 3, 1)
         self.parents = votes.shape[2]
