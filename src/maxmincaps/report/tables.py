@@ -75,7 +75,7 @@ def table_1(study: Study, tables: Tables, own: Sequence[RunTable] = ()) -> Table
 
 def _lines(study: Study, tables: Tables, dataset: str) -> Iterable[tuple[str, ...]]:
     """Return the lines of one dataset, those of the paper's network first."""
-    for runs in [own for own in tables if dataset in own.datasets]:
+    for runs in [own for own in tables if dataset in own.datasets] or [RunTable((), study)]:
         for label in dict.fromkeys(line.label for line in study.lines):
             own = runs.of(dataset, label)
             paper = study.reported(BEST, dataset, label)
