@@ -100,6 +100,11 @@ def test_evaluate_takes_other_images_and_scores_each_class(command, run, seven):
     assert "found 'cat'" in command(*words)[1]
 
 
+def test_a_file_is_not_a_run_folder(command, seven):
+    code, shown = command("predict", seven, "--run", seven)
+    assert (code, "is not a run folder: it is a file" in shown) == (2, True)
+
+
 def test_class_names_that_a_spreadsheet_would_run_are_escaped(tmp_path):
     write_csv(tmp_path / "x.csv", [{"class": "=cmd()", "value": -1.5}, {"class": "fine", "value": 2}])
     assert (tmp_path / "x.csv").read_text() == "class,value\n'=cmd(),-1.5\nfine,2\n"

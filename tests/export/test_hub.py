@@ -11,7 +11,7 @@ from huggingface_hub import ModelCard
 from PIL import Image
 from safetensors.torch import load_file, save_file
 
-from maxmincaps import NORMALIZATIONS, CapsNet, InputError, Normalization, Run, load_network
+from maxmincaps import NORMALIZATIONS, CapsNet, InputError, Normalization, Run, fit, load_network
 from maxmincaps.export import hub
 from maxmincaps.export.card import card_facts
 
@@ -64,6 +64,14 @@ def test_a_hub_folder_classifies_image_files_as_its_run_does(run, tmp_path, comm
     words = ["predict", tmp_path / "grey.png", "--json", "--run"]
     told = [command(*words, folder)[1] for folder in (run, tmp_path / "hub")]
     assert json.loads(told[0]) == json.loads(told[1])
+
+
+def test_a_hub_folder_of_a_linear_head_is_exported_into_a_new_folder_and_used(tiny, tmp_path, command):
+    run = fit(tiny(head="linear", epochs=1), tmp_path / "run").folder
+    shared = tmp_path / "new" / "hub"
+    assert "in a new folder" in command("export", run, "--to", "hub", "--out", shared)[1]
+    Image.new("L", (28, 28), 200).save(tmp_path / "grey.png")
+    assert command("predict", tmp_path / "grey.png", "--run", shared)[0] == 0
 
 
 def test_a_card_without_a_run_claims_nothing(tmp_path):

@@ -42,6 +42,7 @@ def export(
     overwrite: bool
         Replace an existing file (onnx and torch).
     """
+    made = " in a new folder" if out and not out.parent.exists() else ""
     if couplings and to not in ("onnx", "torch"):
         raise InputError(f"--couplings is for onnx and torch programs; {to} has the whole network")
     if to == "hub":
@@ -49,13 +50,13 @@ def export(
 
         written = save_for_hub(run, out or Path(f"{run.resolve().name}-hub"), weights)
         names = ", ".join(sorted(path.name for path in written.iterdir()))
-        console.print_line(f"wrote {written}: {names} ({weights} weights)")
+        console.print_line(f"wrote {written}{made}: {names} ({weights} weights)")
         return
     if to in ("run", "record"):
         from maxmincaps.export.run_copy import save_small_run
 
         small = save_small_run(run, out or Path(f"{run.resolve().name}-small"), weights, dataset)
-        console.print_line(f"wrote {small.folder}: {small.checked} ({weights} weights)")
+        console.print_line(f"wrote {small.folder}{made}: {small.checked} ({weights} weights)")
         return
     from maxmincaps.export.run import export_run
 
@@ -63,6 +64,8 @@ def export(
     done = export_run(run, to, out, **how, tolerance=tolerance, overwrite=overwrite)
     differences = ", ".join(f"{name} {difference:.1e}" for name, difference in done.differences.items())
     console.print_line(
-        f"wrote {done.path}: {done.path.stat().st_size / 1e6:.1f} MB ({weights} weights)\n"
+        f"wrote {done.path}{made}: {done.path.stat().st_size / 1e6:.1f} MB ({weights} weights)\n"
         f"largest difference to torch on {done.images} {done.checked_on}: {differences}"
     )
+    if done.differences.get("couplings", 0) > tolerance:
+        console.print_line("couplings above the tolerance are of children whose logits have a range below 0.01")

@@ -83,6 +83,8 @@ class Predictor:
         run = Run(Path(folder))
         if not run.exists and (run.folder / PREPROCESSING).exists():
             return cls.from_hub_folder(run.folder)
+        if not run.exists:
+            raise run.missing("recipe.json")
         return cls(load_network(folder, weights), run.recipe, run.data.classes, size_before_crop(run))
 
     @classmethod
@@ -90,7 +92,7 @@ class Predictor:
         """Load the network of a folder that `maxmincaps export --to hub` wrote."""
         network = CapsNet.from_pretrained(folder)
         stored = Preprocessing.parse(read_text(folder / PREPROCESSING), folder / PREPROCESSING)
-        classes = network.digits.weights.shape[1]
+        classes = network.config["classes"]
         if len(stored.classes) != classes:
             raise InputError(f"{folder / PREPROCESSING}: expected {classes} classes, found {len(stored.classes)}")
         recipe = Recipe(dataset=stored.dataset, crop=stored.crop, whiten=stored.whiten, margin_low=stored.margin_low)

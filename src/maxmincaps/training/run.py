@@ -147,7 +147,8 @@ class Run:
     def missing(self, name: str) -> InputError:
         """Return an error that explains why a file of the run is missing."""
         if not self.exists:
-            why = "it has no recipe.json" if self.folder.is_dir() else "there is no such folder"
+            why = "it is a file" if self.folder.exists() else "there is no such folder"
+            why = "it has no recipe.json" if self.folder.is_dir() else why
             inside = [str(run.folder) for run in runs_under(self.folder)] if self.folder.is_dir() else []
             if inside:
                 others = f" and {len(inside) - 5} more" if len(inside) > 5 else ""
