@@ -29,6 +29,13 @@ def test_early_stopping_waits_for_a_better_validation_accuracy(tiny, tmp_path):
     assert fit(recipe, run.folder) == run, "a run that stopped early is complete"
 
 
+def test_train_says_that_it_stopped_early(tiny, tmp_path, command):
+    recipe = tiny(epochs=30, validation=60, patience=1, learning_rate=1e-5, min_learning_rate=0.0, ema_decay=0.0)
+    (tmp_path / "recipe.json").write_text(recipe.to_json())
+    code, shown = command("train", "--recipe", tmp_path / "recipe.json", "--out", tmp_path / "run", "--quiet")
+    assert (code, "stopped early: no better validation accuracy for 1 epoch run:" in shown) == (0, True)
+
+
 def test_the_constant_schedule_is_constant_after_the_warm_up(tiny):
     recipe = tiny(schedule="constant", warmup=2, learning_rate=0.01)
     assert learning_rate_at(recipe, 0, 10) < learning_rate_at(recipe, 2, 10) == learning_rate_at(recipe, 10**6, 10)

@@ -20,7 +20,7 @@ from maxmincaps.recipe import (
 from maxmincaps.training.fit import fit
 from maxmincaps.training.observer import CombinedObserver, TensorBoard
 from maxmincaps.training.run import Run
-from maxmincaps.wording import duration
+from maxmincaps.wording import duration, pluralize
 
 
 def _flags(title: str, order: int) -> Parameter:
@@ -169,4 +169,7 @@ def _show_results(runs: list[Run]) -> None:
     for run in runs:
         if run.data.init_from_layers:
             console.print_line(f"started from {run.recipe.init_from}: {', '.join(run.data.init_from_layers)}")
+        if run.result.epochs < run.recipe.epochs:
+            waited = pluralize(run.recipe.patience, "epoch")
+            console.print_line(f"stopped early: no better validation accuracy for {waited}")
         console.print_line(f"run: {run.folder}")
