@@ -102,8 +102,8 @@ def test_a_network_that_always_says_everything_has_no_tuning_curve_and_costs_not
     rows = make_study(tmp_path, "datasets", "full", as_the_paper)
     labels = torch.arange(100) % 10
     for (_, _, dataset, seed), row in rows.items():
-        said = torch.ones(100, 10) if (dataset, seed) == ("mnist", 0) else torch.rand(10, 10)[labels]
-        write_lengths(tmp_path / row.fingerprint, said, labels)
+        lengths = torch.ones(100, 10) if (dataset, seed) == ("mnist", 0) else torch.rand(10, 10)[labels]
+        write_lengths(tmp_path / row.fingerprint, lengths, labels)
     found = by_name(rows.values())["tuning-keeps-shape"]
     assert (found.finding.n, found.verdict) == (4, Verdict.REFUTED)  # of five pairs on MNIST
 

@@ -34,9 +34,9 @@ def run(tmp_path):
 
 def model(*predictions, labels, classes=4, sure=1.0):
     """Return responses that predict these classes, each with this length."""
-    said = torch.tensor(predictions)
-    lengths = torch.nn.functional.one_hot(said, classes).float() * sure
-    return Responses(lengths, said, torch.tensor(labels), tuple(map(str, range(classes))))
+    predicted = torch.tensor(predictions)
+    lengths = torch.nn.functional.one_hot(predicted, classes).float() * sure
+    return Responses(lengths, predicted, torch.tensor(labels), tuple(map(str, range(classes))))
 
 
 def test_the_images_shown_are_the_first_of_each_class(run):
@@ -86,11 +86,11 @@ def test_a_tie_goes_to_the_longest_among_the_tied():
 
 
 @given(st.lists(st.lists(st.integers(0, 3), min_size=6, max_size=6), min_size=3, max_size=5))
-def test_a_vote_gives_each_image_a_class_with_the_most_votes(said):
-    models = [model(*predictions, labels=[0] * 6) for predictions in said]
+def test_a_vote_gives_each_image_a_class_with_the_most_votes(predicted):
+    models = [model(*predictions, labels=[0] * 6) for predictions in predicted]
     found = vote(models).predictions.tolist()
     for image, winner in enumerate(found):
-        votes = [predictions[image] for predictions in said]
+        votes = [predictions[image] for predictions in predicted]
         assert votes.count(winner) == max(votes.count(label) for label in range(4))
 
 
@@ -100,7 +100,7 @@ def test_one_model_votes_as_it_thinks():
 
 
 def test_the_spread_is_over_every_three():
-    models = [model(*said, labels=[0, 0]) for said in ((0, 0), (0, 1), (1, 1), (1, 0))]
+    models = [model(*predicted, labels=[0, 0]) for predicted in ((0, 0), (0, 1), (1, 1), (1, 0))]
     assert spread(models) == [vote(three).error_percent for three in combinations(models, 3)]
     assert len(spread(models)) == 4
 

@@ -51,7 +51,7 @@ def troubles(page):
     for answer in page.answers:
         ends = not answer.headers.get("content-type", "").startswith("text/event-stream")
         if answer.request.resource_type in ("document", "fetch", "xhr") and answer.ok and ends:
-            with suppress(Error):  # what was said before a reload is gone
+            with suppress(Error):  # messages before a reload are gone
                 found += PATHS.findall(answer.text())
     return found
 

@@ -159,9 +159,9 @@ def test_a_forged_id_index_or_label_is_refused_and_nothing_is_kept(poll, tmp_pat
         assert stranger.answer(0, 1)[0] == 403
     bad = [5, -1, 10**30, 1.0, True, None, "0", [0], {"a": 1}]
     for image, label in [*((image, 1) for image in bad), *((0, label) for label in [10, -2, *bad[2:]])]:
-        status, told = visitor.answer(image, label)
+        status, reply = visitor.answer(image, label)
         assert status == 400, (image, label)
-        assert "/" not in told["error"]
+        assert "/" not in reply["error"]
     for body in ("", "{", "[]", "null", '{"image": 0}', '{"image": 0, "label": 1, "person": "x"}', "[" * 900):
         assert visitor.ask("POST", "/answer", body)[0] == 400
     assert visitor.ask("POST", "/answer", b"\xff\xfe\x00")[0] == 400
@@ -192,10 +192,10 @@ def test_a_full_disk_loses_no_answer_that_was_acknowledged_and_the_server_lives(
     for _ in range(40):
         visitor = Visitor(listener.port)
         for number in visitor.state()["order"]:
-            status, told = visitor.answer(number, 2)
+            status, reply = visitor.answer(number, 2)
             kept, refused = kept + (status == 200), refused + (status == 507)
-            assert status == 200 or "could not be stored" in told["error"]
-            assert status == 200 or str(tmp_path) not in told["error"]
+            assert status == 200 or "could not be stored" in reply["error"]
+            assert status == 200 or str(tmp_path) not in reply["error"]
     assert refused
     assert polls.read(tmp_path / "poll.sqlite").answers == kept
     store._connection.execute("PRAGMA max_page_count = 1000000")
@@ -281,9 +281,9 @@ def test_the_report_writes_tables_and_the_figure_and_every_bar_adds_up(tmp_path,
     with pytest.raises(SystemExit) as end:
         main(["poll", "report", str(path), "--out", str(tmp_path / "out")])
     assert not end.value.code
-    said = capsys.readouterr().out
-    assert "1 of 3 images (the paper: 6 of 17)" in said
-    assert "9729" in said
+    output = capsys.readouterr().out
+    assert "1 of 3 images (the paper: 6 of 17)" in output
+    assert "9729" in output
     lines = (tmp_path / "out" / "answers.csv").read_text().splitlines()
     assert len(lines) == 1 + 3 * 11
     assert sum(int(line.split(",")[4]) for line in lines[1:]) == 9
@@ -296,7 +296,7 @@ def test_one_person_is_not_called_people_and_a_local_poll_is_not_to_be_sent(comm
 
     store.answer(store.person(store.new_person()), 0, 3)
     store.close()
-    said = command("poll", "status", tmp_path / "poll.sqlite")[1]
-    assert "1 answer of 1 person" in " ".join(said.split())
+    output = command("poll", "status", tmp_path / "poll.sqlite")[1]
+    assert "1 answer of 1 person" in " ".join(output.split())
     assert "send" not in _invitation("http://127.0.0.1:8000/", is_local=True)
     assert "send" in _invitation("http://some.host:8000/?token=x", is_local=False)

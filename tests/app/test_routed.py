@@ -40,10 +40,10 @@ def look(one, image, normalization=AS_TRAINED):
 def test_the_trained_iteration_is_what_the_network_answers(image):
     one = model()
     found = look(one, image)
-    said = one.network(image.unsqueeze(0))
-    torch.testing.assert_close(found.lengths[one.recipe.iterations - 1], said.lengths[0])
+    output = one.network(image.unsqueeze(0))
+    torch.testing.assert_close(found.lengths[one.recipe.iterations - 1], output.lengths[0])
     drawn = routed.reconstruction(found, one.recipe.iterations - 1)
-    torch.testing.assert_close(drawn, said.reconstruction[0])
+    torch.testing.assert_close(drawn, output.reconstruction[0])
 
 
 def test_an_iteration_does_not_depend_on_how_many_follow(image):

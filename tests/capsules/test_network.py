@@ -120,8 +120,8 @@ def test_every_routing_step_can_be_seen_and_the_last_is_what_the_network_says(im
     steps = list(network.digits.steps(network.parts(images)))
     assert len(steps) == 4
     assert steps[0].couplings.shape == (3, 72, 10)
-    for seen, said in zip(network.output(steps[-1].poses), network(images), strict=True):
-        assert seen.equal(said)
+    for seen, output in zip(network.output(steps[-1].poses), network(images), strict=True):
+        assert seen.equal(output)
 
 
 def test_the_shapes_in_signatures_are_checked_wherever_these_tests_call():

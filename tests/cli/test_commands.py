@@ -67,16 +67,16 @@ def test_where_a_pipe_has_no_letters_for_bars_the_answer_comes_without_them(seve
 
 
 @pytest.mark.parametrize(
-    ("verb", "told"),
+    ("verb", "expected"),
     [
         ("train", "The same with Softmax on MNIST: maxmincaps train --dataset mnist --normalization softmax."),
         ("predict", "resized to what the network takes"),
         ("export", "ONNX and torch programs take any number of images"),
     ],
 )
-def test_a_verb_that_is_asked_itself_tells_more_than_its_line_in_the_list(command, verb, told):
+def test_a_verb_that_is_asked_itself_tells_more_than_its_line_in_the_list(command, verb, expected):
     _, shown = command(verb, "--help")
-    assert told in shown
+    assert expected in shown
     assert "--empty-" not in shown
 
 
@@ -303,8 +303,8 @@ def test_of_a_diverged_run_every_verb_says_so_and_where(command, begun, words, l
     begun.write("diverged.json", Divergence(message="the loss is not finite at epoch 1, step 3 (loss nan)"))
     code, shown = command(*words, "begun")
     assert code == 2
-    said = f"the run diverged (the loss is not finite at epoch 1, step 3 (loss nan)) and has no {lacks}"
-    assert shown == f"maxmincaps: begun: {said}"
+    message = f"the run diverged (the loss is not finite at epoch 1, step 3 (loss nan)) and has no {lacks}"
+    assert shown == f"maxmincaps: begun: {message}"
 
 
 def test_a_diverged_run_is_listed_as_diverged_and_is_not_called_unfinished_by_train(command, begun):

@@ -13,7 +13,7 @@ EXAMPLES = ROOT / "examples"
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "expected"),
     [
         ("look_inside", "iteration 3"),
         ("train", "epoch 2"),
@@ -26,14 +26,14 @@ EXAMPLES = ROOT / "examples"
         ("scikit_learn", "softmax: "),
     ],
 )
-def test_an_example_runs(name, said, capsys):
+def test_an_example_runs(name, expected, capsys):
     before = dict(NORMALIZATIONS)
     try:
         runpy.run_path(str(EXAMPLES / f"{name}.py"), run_name="__main__")
     finally:
         NORMALIZATIONS.clear()
         NORMALIZATIONS.update(before)
-    assert said in capsys.readouterr().out
+    assert expected in capsys.readouterr().out
 
 
 def test_the_observer_for_weights_and_biases_logs_every_step_and_epoch(monkeypatch, capsys):

@@ -37,9 +37,9 @@ def onnx_file(run, tmp_path_factory):
 
 def answers_of(network, images):
     with torch.no_grad():
-        said = network(images)
+        output = network(images)
         *_, last = network.digits.steps(network.parts(images))
-    return [said.lengths, said.poses, said.reconstruction, last.couplings]
+    return [output.lengths, output.poses, output.reconstruction, last.couplings]
 
 
 @pytest.mark.parametrize("count", [1, 2, 7])

@@ -67,7 +67,7 @@ def agree(theirs, ours):
 
 
 @pytest.mark.parametrize(
-    ("kind", "said"),
+    ("kind", "settings"),
     [
         ("types", {}),
         ("32 convolutions", {}),
@@ -76,9 +76,9 @@ def agree(theirs, ours):
         ("places", {"axes": "1 (row column type) parent pose part"}),
     ],
 )
-def test_every_layout_of_capsules_gives_its_own_answers(kind, said):
+def test_every_layout_of_capsules_gives_its_own_answers(kind, settings):
     theirs = Textbook(kind)
-    assert agree(theirs, network_from_weights(theirs.state_dict(), **SIZES, **said))
+    assert agree(theirs, network_from_weights(theirs.state_dict(), **SIZES, **settings))
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2, 3), (1, 0, 2, 3), (1, 0, 3, 2), (0, 2, 1, 3), (3, 1, 0, 2)])

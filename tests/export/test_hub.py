@@ -62,8 +62,8 @@ def test_a_hub_folder_classifies_image_files_as_its_run_does(run, tmp_path, comm
     command("export", run, "--to", "hub", "--out", tmp_path / "hub")
     Image.new("L", (50, 31), 200).save(tmp_path / "grey.png")
     words = ["predict", tmp_path / "grey.png", "--json", "--run"]
-    told = [command(*words, folder)[1] for folder in (run, tmp_path / "hub")]
-    assert json.loads(told[0]) == json.loads(told[1])
+    printed = [command(*words, folder)[1] for folder in (run, tmp_path / "hub")]
+    assert json.loads(printed[0]) == json.loads(printed[1])
 
 
 def test_a_hub_folder_of_a_linear_head_is_exported_into_a_new_folder_and_used(tiny, tmp_path, command):
@@ -134,17 +134,17 @@ class Hub:
     """A hub on this machine: it keeps what it is sent, and remembers under what name."""
 
     folder = None
-    told = ()
+    received = ()
 
     def __init__(self, **_):
         pass
 
     def create_repo(self, repo_id, **settings):
-        Hub.told = (repo_id, settings.get("private"))
+        Hub.received = (repo_id, settings.get("private"))
         return SimpleNamespace(repo_id=repo_id)
 
     def upload_folder(self, *, repo_id, folder_path, **_):
-        assert repo_id == Hub.told[0]
+        assert repo_id == Hub.received[0]
         shutil.copytree(folder_path, Hub.folder)
         return "commit"
 
@@ -154,8 +154,8 @@ def test_what_is_pushed_to_the_hub_is_config_weights_and_card_and_nothing_else(r
     monkeypatch.setattr(Hub, "folder", tmp_path / "hub")
     network = load_network(run)
     facts = card_facts(run)
-    assert network.push_to_hub("somebody/capsules", private=True, model_card_kwargs=facts) == "commit"
-    assert Hub.told == ("somebody/capsules", True)
+    assert network.push_to_hub("you/capsules", private=True, model_card_kwargs=facts) == "commit"
+    assert Hub.received == ("you/capsules", True)
     assert sorted(path.name for path in Hub.folder.rglob("*")) == ["README.md", "config.json", "model.safetensors"]
     assert facts["accuracy"] in (Hub.folder / "README.md").read_text()
     assert same_answers(network, CapsNet.from_pretrained(Hub.folder))
@@ -163,10 +163,10 @@ def test_what_is_pushed_to_the_hub_is_config_weights_and_card_and_nothing_else(r
 
 def test_a_network_that_cannot_be_saved_makes_no_repository(monkeypatch):
     monkeypatch.setattr(hub, "HfApi", Hub)
-    monkeypatch.setattr(Hub, "told", ())
-    with pytest.raises(InputError, match=r"somebody/capsules: .*put yours into NORMALIZATIONS"):
-        CapsNet(**SMALL, normalization=lambda logits: logits).push_to_hub("somebody/capsules")
-    assert Hub.told == ()
+    monkeypatch.setattr(Hub, "received", ())
+    with pytest.raises(InputError, match=r"you/capsules: .*put yours into NORMALIZATIONS"):
+        CapsNet(**SMALL, normalization=lambda logits: logits).push_to_hub("you/capsules")
+    assert Hub.received == ()
 
 
 def test_a_network_comes_from_the_hub_by_its_name(run, tmp_path, monkeypatch):
@@ -178,5 +178,5 @@ def test_a_network_comes_from_the_hub_by_its_name(run, tmp_path, monkeypatch):
         return str(tmp_path / "hub" / filename)
 
     monkeypatch.setattr(hub, "hf_hub_download", download)
-    assert same_answers(load_network(run), CapsNet.from_pretrained("somebody/capsules"))
-    assert asked == [("somebody/capsules", "config.json"), ("somebody/capsules", "model.safetensors")]
+    assert same_answers(load_network(run), CapsNet.from_pretrained("you/capsules"))
+    assert asked == [("you/capsules", "config.json"), ("you/capsules", "model.safetensors")]

@@ -47,10 +47,10 @@ def child(task: Callable[..., Any], *args: Any) -> BaseProcess:
 
 def disturbed(scenario: Any, folder: Path, fault: Fault) -> tuple[int | None, list[str]]:
     """Run a scenario with one fault in its own process; return its exit code and messages."""
-    with tempfile.NamedTemporaryFile("r") as said:
-        process = child(_act_with_fault, scenario, folder, fault, said.name)
+    with tempfile.NamedTemporaryFile("r") as output:
+        process = child(_act_with_fault, scenario, folder, fault, output.name)
         process.join()
-        return process.exitcode, said.read().splitlines()
+        return process.exitcode, output.read().splitlines()
 
 
 def command(words: list[str], *, limits: dict[int, int] | None = None) -> tuple[int | None, str]:
@@ -64,25 +64,25 @@ class Running:
     """A command that is running."""
 
     process: BaseProcess
-    said: str
+    output: str
 
     def ended(self) -> tuple[int | None, str]:
         """Wait until it ends; return its exit code and error output."""
         self.process.join()
-        return self.process.exitcode, Path(self.said).read_text()
+        return self.process.exitcode, Path(self.output).read_text()
 
 
 @contextmanager
 def started_command(words: list[str], *, limits: dict[int, int] | None = None) -> Iterator[Running]:
     """Start a command in its own process. Limits are by resource; that of memory is added to what is in use."""
-    with tempfile.NamedTemporaryFile() as said:
-        yield Running(child(_command, words, limits or {}, said.name), said.name)
+    with tempfile.NamedTemporaryFile() as output:
+        yield Running(child(_command, words, limits or {}, output.name), output.name)
 
 
-def _command(words: list[str], limits: dict[int, int], said: str) -> None:
+def _command(words: list[str], limits: dict[int, int], output: str) -> None:
     from maxmincaps.cli import main
 
-    with Path(said).open("w") as file:
+    with Path(output).open("w") as file:
         os.dup2(file.fileno(), 2)
     with Path(os.devnull).open("w") as file:
         os.dup2(file.fileno(), 1)
@@ -147,7 +147,7 @@ def _act_with_phases(scenario: Any, folder: Path, path: str) -> None:
     os._exit(0)
 
 
-def _act_with_fault(scenario: Any, folder: Path, fault: Fault, said: str) -> None:
+def _act_with_fault(scenario: Any, folder: Path, fault: Fault, output: str) -> None:
     lines, code = [], 0
     with watching(Layer(folder, fault)):
         try:
@@ -158,5 +158,5 @@ def _act_with_fault(scenario: Any, folder: Path, fault: Fault, said: str) -> Non
             lines, code = error.lines, SAID
         except BaseException as error:
             lines, code = [f"{type(error).__name__}: {error}"], RAISED
-    Path(said).write_text("\n".join(lines))
+    Path(output).write_text("\n".join(lines))
     os._exit(code)

@@ -10,7 +10,7 @@ from collections import defaultdict
 
 import pytest
 
-from tests.faults.figures import PAGE, add, filled, keep, said
+from tests.faults.figures import PAGE, add, as_text, filled, keep
 
 TORTURE = os.environ.get("MAXMINCAPS_TORTURE") == "1"
 PROPERTY = "figures"
@@ -63,7 +63,7 @@ def pytest_terminal_summary(terminalreporter):
         return
     terminalreporter.section("figures")
     for test, stated in sorted(figures.items()):
-        terminalreporter.write_line(f"{test}\n    {said(stated)}")
+        terminalreporter.write_line(f"{test}\n    {as_text(stated)}")
     if terminalreporter.stats.get("failed") or terminalreporter.stats.get("error"):
         terminalreporter.write_line("not kept, as a test failed")
         return

@@ -20,7 +20,7 @@ Figures = dict[str, dict[str, Any]]
 """Numbers by name, by what was counted."""
 
 
-def said(figures: Figures) -> str:
+def as_text(figures: Figures) -> str:
     """Return the figures of one test as text: `writes that failed: 120 tried, 0 lost`."""
     parts = {what: ", ".join(_said(*one) for one in numbers.items()) for what, numbers in figures.items()}
     return "; ".join(f"{what}: {words}" for what, words in parts.items())
@@ -43,7 +43,7 @@ def filled(page: str, tests: dict[str, Figures]) -> str:
     """Return the page with the figures of each row's test beside its promise."""
 
     def row(found: re.Match[str]) -> str:
-        return f"| {found['promise']} | {said(tests.get(found['test'], {}))} | `{found['test']}` |"
+        return f"| {found['promise']} | {as_text(tests.get(found['test'], {}))} | `{found['test']}` |"
 
     return ROW.sub(row, page)
 

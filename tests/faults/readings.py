@@ -61,9 +61,9 @@ class Readings:
                 reader()
         except (InputError, DivergedError) as error:
             self.refused += 1
-            said = str(error)
-            if named not in said or "\n" in said or len(said) > MOST_LETTERS:
-                self.wrong.append(f"{what}: refused without its name or in several lines: {said[:300]!r}")
+            message = str(error)
+            if named not in message or "\n" in message or len(message) > MOST_LETTERS:
+                self.wrong.append(f"{what}: refused without its name or in several lines: {message[:300]!r}")
         except Exception as error:  # any other error is a failure
             self.wrong.append(f"{what}: {_place(error)} {type(error).__name__}: {str(error)[:200]}")
         spent = time.process_time() - began
@@ -116,7 +116,7 @@ def _place(error: BaseException) -> str:
     return place
 
 
-def told(*words: object) -> None:
+def run_command(*words: object) -> None:
     """Run a command. Exit code 2 raises `InputError` with its message, any other code but 0 `RuntimeError`."""
     printed = io.StringIO()
     with redirect_stderr(printed), redirect_stdout(printed):

@@ -50,11 +50,11 @@ class Trials:
     def __init__(self, undisturbed, train):
         self.undisturbed, self.train, self.ends = undisturbed, train, Counter()
 
-    def ended(self, code, said, out):
+    def ended(self, code, output, out):
         """Check that a command succeeded or failed with one message, left only complete files, and can be continued."""
-        assert "Traceback" not in said, said
-        assert code in (0, 2), said
-        assert (said.count("\n"), said.startswith("maxmincaps: ")) == ((1, True) if code else (0, False)), said
+        assert "Traceback" not in output, output
+        assert code in (0, 2), output
+        assert (output.count("\n"), output.startswith("maxmincaps: ")) == ((1, True) if code else (0, False)), output
         self.ends[code] += 1
         self.goes_on(out)
 
@@ -120,17 +120,17 @@ def test_a_folder_that_is_read_only(trials, train, tmp_path, tally):
     folder.mkdir()
     if os.geteuid():
         folder.chmod(0o555)
-        code, said = command(train(folder / "run"))
+        code, output = command(train(folder / "run"))
         folder.chmod(0o755)
     elif can_mount(tmp_path):  # root may write into any folder, but not onto a disk that is read-only
         words = [sys.executable, "-m", "maxmincaps", *train(folder / "run")]
         script = f'mount -t tmpfs -o ro none {folder} && exec "$@"'
         done = subprocess.run([*IN_A_NAMESPACE, script, "sh", *words], capture_output=True, text=True)
-        code, said = done.returncode, done.stderr
+        code, output = done.returncode, done.stderr
     else:
         pytest.skip("root may write into every folder, and nothing can be mounted here")
-    assert "cannot be written: " in said
-    trials.ended(code, said, folder / "run")
+    assert "cannot be written: " in output
+    trials.ended(code, output, folder / "run")
     trials.conclude(tally, "read-only folders")
 
 
@@ -142,24 +142,24 @@ def test_a_folder_that_vanishes_and_perhaps_comes_back(trials, train, tmp_path, 
                 assert running.process.exitcode is None, "it ended before its checkpoint was seen"
                 running.process.join(0.001)
             out.rename(away)
-            code, said = running.ended()
+            code, output = running.ended()
         if number % 2:
             shutil.rmtree(out, ignore_errors=True)
             away.rename(out)
-        trials.ended(code, said, out)
+        trials.ended(code, output, out)
     trials.conclude(tally, "folders")
 
 
-@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="how much memory a process has is not told here")
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="there is no /proc here")
 def test_memory_that_is_refused(trials, train, tmp_path, scale, tally):
     for limit in spread(8 << 20, scale(4, 60)):  # more than that it does not ask for
         out = tmp_path / str(limit)
-        code, said = command(train(out), limits={resource.RLIMIT_AS: limit})
+        code, output = command(train(out), limits={resource.RLIMIT_AS: limit})
         if code is not None and code < 0:  # a library that is not Python has ended the process
             trials.ends["silent"] += 1
             trials.goes_on(out)
         else:
-            trials.ended(code, said, out)
+            trials.ended(code, output, out)
     trials.conclude(tally, "limits of memory", ended_by_a_library_without_a_line=trials.ends["silent"])
 
 

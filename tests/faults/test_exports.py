@@ -28,15 +28,15 @@ def run(tmp_path_factory):
 @pytest.mark.parametrize("form", FORMS)
 def test_a_disk_without_room_is_one_line_and_leaves_nothing(run, tmp_path, form):
     words = ["export", str(run), "--to", form, "--out", str(tmp_path / FORMS[form])]
-    code, said = command(words, limits={resource.RLIMIT_FSIZE: 3000})
-    assert (code, said.count("\n"), "Traceback" in said) == (2, 1, False), said
+    code, output = command(words, limits={resource.RLIMIT_FSIZE: 3000})
+    assert (code, output.count("\n"), "Traceback" in output) == (2, 1, False), output
     assert not any(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_a_folder_that_cannot_be_written_is_one_line(run, form):
-    code, said = command(["export", str(run), "--to", form, "--out", f"/proc/nowhere/{FORMS[form]}"])
-    assert (code, said.count("\n"), "cannot be written" in said) == (2, 1, True), said
+    code, output = command(["export", str(run), "--to", form, "--out", f"/proc/nowhere/{FORMS[form]}"])
+    assert (code, output.count("\n"), "cannot be written" in output) == (2, 1, True), output
 
 
 def _killed_while_building(out):

@@ -153,10 +153,10 @@ def command(capsys, tmp_path, monkeypatch):
 
 
 def test_a_run_that_explodes_stops_with_one_line_and_its_own_exit_code(command, tmp_path, tally):
-    code, said = command("--learning-rate", "1e30")
+    code, output = command("--learning-rate", "1e30")
     assert code == 3
-    assert "not finite at epoch 1, step 2" in said
-    assert said.count("\n") == 1
+    assert "not finite at epoch 1, step 2" in output
+    assert output.count("\n") == 1
     assert not (tmp_path / "run" / "result.json").exists()
     tally("runs", stopped_by_name=1)
 

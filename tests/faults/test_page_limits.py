@@ -77,9 +77,9 @@ def test_a_stream_of_messages_is_cut_and_says_so(tmp_path):
         stream = BoundedStream(file, most=100)
         for _ in range(1000):
             assert stream.write("x" * 30) == 30
-    said = (tmp_path / "messages").read_text()
-    assert said.count("x") == 100
-    assert said.count("not shown") == 1
+    output = (tmp_path / "messages").read_text()
+    assert output.count("x") == 100
+    assert output.count("not shown") == 1
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.1\r\nhost: 127", b"POST / HTTP/1.1\r\ncontent-length: 9\r\n"])
@@ -141,7 +141,7 @@ def test_large_pictures_are_decoded_one_at_a_time(explorer):
     before = fresh_peak_mb()
     with ThreadPoolExecutor(8) as people:
         answers = list(people.map(upload, range(8)))
-    assert all("your picture" in told["data"][1] for _, told in answers)
+    assert all("your picture" in reply["data"][1] for _, reply in answers)
     assert peak_mb() - before < 1.5 * max(alone, 100)
 
 

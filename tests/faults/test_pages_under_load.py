@@ -38,10 +38,10 @@ def test_fifty_people_at_once_explore_and_each_sees_their_own_image(explorer, sc
         assert turns == 1 or guest.open()
         answers = []
         for image in ((number + turn) % 6 for turn in range(turns)):
-            status, told = guest.do("sample", image)
+            status, reply = guest.do("sample", image)
             assert status == 200
-            assert f"test image {image}, " in told["data"][1]
-            answers.append((image, told["data"][2]))
+            assert f"test image {image}, " in reply["data"][1]
+            answers.append((image, reply["data"][2]))
         return answers
 
     before = fresh_peak_mb()
@@ -56,8 +56,8 @@ def test_fifty_people_at_once_explore_and_each_sees_their_own_image(explorer, sc
 
 def test_no_name_of_a_class_becomes_a_part_of_the_page(explorer):
     guest = Guest(explorer.port, "names").open()
-    told = [part for number in range(6) for part in guest.do("sample", number)[1]["data"]]
-    pages = " ".join(part for part in told if isinstance(part, str) and part[:1] == "<" and part not in NAMES)
+    reply = [part for number in range(6) for part in guest.do("sample", number)[1]["data"]]
+    pages = " ".join(part for part in reply if isinstance(part, str) and part[:1] == "<" and part not in NAMES)
     assert "alert(1)" in pages
     assert "<script>" not in pages
 
@@ -108,12 +108,12 @@ def test_uploads_have_limits_and_a_refusal_is_a_sentence(explorer, tally):
         url(png(6000, 6000)),
     ]
     for sent in refused:
-        status, told = guest.do("upload", picture=sent, invert=False)
+        status, reply = guest.do("upload", picture=sent, invert=False)
         assert status == 200
-        assert 'role="alert">This cannot be shown' in told["data"][1]
-        assert not LEAKS.search(json.dumps(told["data"][1]).encode())
-    status, told = guest.do("upload", picture=url(png(50, 40)), invert=True)
-    assert "your picture at 12×12" in told["data"][1]
+        assert 'role="alert">This cannot be shown' in reply["data"][1]
+        assert not LEAKS.search(json.dumps(reply["data"][1]).encode())
+    status, reply = guest.do("upload", picture=url(png(50, 40)), invert=True)
+    assert "your picture at 12×12" in reply["data"][1]
     assert guest.do("upload", picture="x" * (17 << 20), invert=False)[0] == 413
     tally("uploads", tried=len(refused) + 2, refused=len(refused) + 1)
 
@@ -132,8 +132,8 @@ def besieged(port, wide):
     """Send all hostile requests, and count the responses by class of status."""
     statuses = {}
     for content in hostile_requests(wide):
-        status, said = asked_raw(port, content)
-        assert not LEAKS.search(said), (content[:200], said[:500])
+        status, body = asked_raw(port, content)
+        assert not LEAKS.search(body), (content[:200], body[:500])
         statuses[status // 100] = statuses.get(status // 100, 0) + 1
     return statuses
 

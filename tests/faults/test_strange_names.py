@@ -7,7 +7,7 @@ import pytest
 from maxmincaps.cli import main
 from tests.data.test_fuzz import picture
 from tests.faults.own import SMALL, write_own
-from tests.faults.readings import told
+from tests.faults.readings import run_command
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of decoders, about what they can read all the same
 NAMES = ["<script>alert(1)</script>", "[/bold][red]", "\x1b[2J\x1b]0;title\x07", r"$\frac{1$", "../../../up"]
@@ -20,7 +20,7 @@ def test_names_of_strangers_are_words_and_nothing_else(tmp_path, monkeypatch, ca
     sizes = [word for name, value in SMALL.items() for word in (f"--{name.replace('_', '-')}", value)]
     for folder, normalization in (("runs/[a]", "max-min"), ("runs/[b]", "softmax")):
         flags = ["--dataset", dataset, "--decoder", 8, "--epochs", 1, "--threads", 1, *sizes]
-        told("train", "--out", folder, "--normalization", normalization, *flags)
+        run_command("train", "--out", folder, "--normalization", normalization, *flags)
     run = "runs/[a]"
     before = set(tmp_path.parent.iterdir())
     commands = [

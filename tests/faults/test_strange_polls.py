@@ -11,7 +11,7 @@ from maxmincaps.analysis import poll as polls
 from maxmincaps.app.store import ClosedError, Questionnaire, Store
 from tests.app.conftest import question
 from tests.data.test_fuzz import picture
-from tests.faults.readings import told
+from tests.faults.readings import run_command
 from tests.faults.strangers import NUMBERS, WORDS, harmful_json, inputs
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of decoders, about what they can read all the same
@@ -91,7 +91,7 @@ def test_polls_are_read_or_refused(readings, tmp_path, scale, tally):
         if number % 5 == 0:  # each waits for the disk several times
             readings.read(lambda: use_poll(path), path.name, f"{what}, used")
             path.write_bytes(content)
-            readings.read(lambda: told("poll", "status", path), path.name, f"{what} at the command")
+            readings.read(lambda: run_command("poll", "status", path), path.name, f"{what} at the command")
         for rest in tmp_path.glob("poll.sqlite*"):
             rest.unlink()
     readings.conclude(tally, "polls")

@@ -20,7 +20,7 @@ from maxmincaps.training.predict import Predictor
 from maxmincaps.training.verify import verify_run
 from tests.data.test_fuzz import picture
 from tests.faults.own import own_recipe, write_own
-from tests.faults.readings import told
+from tests.faults.readings import run_command
 from tests.faults.strangers import encoded, harmful_json, harmful_tensors, inputs
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of decoders, about what they can read all the same
@@ -133,11 +133,11 @@ def read_trace(folder):
 
 
 COMMANDS = [
-    lambda folder: told("runs", folder.parent),
-    lambda folder: told("predict", folder.parent / "some.png", "--run", folder),
-    lambda folder: told("evaluate", folder),
-    *(lambda folder, name=name: told("look", name, folder) for name in LOOKS),
-    lambda folder: told("look", "vote", folder, folder, folder),
+    lambda folder: run_command("runs", folder.parent),
+    lambda folder: run_command("predict", folder.parent / "some.png", "--run", folder),
+    lambda folder: run_command("evaluate", folder),
+    *(lambda folder, name=name: run_command("look", name, folder) for name in LOOKS),
+    lambda folder: run_command("look", "vote", folder, folder, folder),
     lambda folder: list(verify_run(folder)),
 ]
 

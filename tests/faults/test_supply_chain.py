@@ -68,13 +68,13 @@ commands = [f"train --out run --dataset images.npz --quiet {sizes}", "verify run
 for words in commands:
     with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):
         main(words.split())
-told = {"modules": len(modules), "at_import": at_import, "commands": len(commands), "later": asked[len(at_import):]}
-print(json.dumps({**told, "analytics": analytics_enabled(), "hub_is_silent": HF_HUB_DISABLE_TELEMETRY}))
+observed = {"modules": len(modules), "at_import": at_import, "commands": len(commands), "later": asked[len(at_import):]}
+print(json.dumps({**observed, "analytics": analytics_enabled(), "hub_is_silent": HF_HUB_DISABLE_TELEMETRY}))
 """
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory):
+def observed(tmp_path_factory):
     """The connections of a process that imported every module and ran commands."""
     folder = tmp_path_factory.mktemp("alone")
     command = [sys.executable, "-W", "ignore", "-c", WATCHED]
@@ -84,14 +84,14 @@ def told(tmp_path_factory):
     return json.loads(done.stdout.strip().splitlines()[-1])
 
 
-def test_importing_any_part_of_the_package_asks_nobody_anything(told, tally):
-    assert told["modules"] > 80
-    assert told["at_import"] == []
-    tally("modules", imported=told["modules"], connections=0, names_asked_for=0)
+def test_importing_any_part_of_the_package_asks_nobody_anything(observed, tally):
+    assert observed["modules"] > 80
+    assert observed["at_import"] == []
+    tally("modules", imported=observed["modules"], connections=0, names_asked_for=0)
 
 
-def test_a_run_is_trained_looked_at_and_exported_without_asking_anybody(told, tally):
-    assert told["later"] == []
-    assert not told["analytics"]
-    assert told["hub_is_silent"]
-    tally("commands", run=told["commands"], connections=0, names_asked_for=0)
+def test_a_run_is_trained_looked_at_and_exported_without_asking_anybody(observed, tally):
+    assert observed["later"] == []
+    assert not observed["analytics"]
+    assert observed["hub_is_silent"]
+    tally("commands", run=observed["commands"], connections=0, names_asked_for=0)

@@ -76,21 +76,21 @@ from maxmincaps import InputError
 from maxmincaps.cli import main
 
 os.environ["MAXMINCAPS_CACHE"] = os.path.abspath("cache")
-told = dict()
+outcomes = dict()
 for line in {lines}:
-    said = io.StringIO()
-    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+    output = io.StringIO()
+    with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
         try:
             if line == "classifier":
                 from maxmincaps import CapsNetClassifier
             else:
                 main([word.replace("+", " ") for word in line.split()])
-            told[line] = [0, ""]
+            outcomes[line] = [0, ""]
         except InputError as error:
-            told[line] = [2, str(error)]
+            outcomes[line] = [2, str(error)]
         except SystemExit as end:
-            told[line] = [end.code or 0, said.getvalue()]
-print(json.dumps(told))
+            outcomes[line] = [end.code or 0, output.getvalue()]
+print(json.dumps(outcomes))
 """
 
 
@@ -100,14 +100,14 @@ def test_the_core_does_its_commands_and_every_other_names_the_part_that_it_lacks
     command = [sys.executable, "-W", "ignore", "-c", script]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout.splitlines()[-1])
+    outcomes = json.loads(done.stdout.splitlines()[-1])
     for line in (TRAIN, *CORE):
-        assert told[line][0] == 0, (line, told[line])
+        assert outcomes[line][0] == 0, (line, outcomes[line])
     for line, part in LACKING.items():
-        code, said = told[line]
-        assert code == 2, (line, said)
-        assert f"pip install -e '.[{part}]'" in " ".join(said.split()), (line, said)
-    assert not (tmp_path / "quickstart").exists()  # it is said before anything is trained
+        code, output = outcomes[line]
+        assert code == 2, (line, output)
+        assert f"pip install -e '.[{part}]'" in " ".join(output.split()), (line, output)
+    assert not (tmp_path / "quickstart").exists()  # the message precedes anything is trained
 
 
 def test_every_part_of_the_package_is_tried_alone():
@@ -168,10 +168,10 @@ ALONE = {
 def test_each_part_alone_is_enough_for_its_commands(part, wheel, clean, free_port):
     clean.install(wheel if part == "core" else f"{wheel}[{part}]")
     clean.call("python", "-c", PREPARE)
-    told = json.loads(
+    outcomes = json.loads(
         clean.call("python", "-c", COMMANDS.format(lines=[TRAIN, EXPORT, *CORE, *ALONE[part]])).splitlines()[-1]
     )
-    assert {line: said for line, (code, said) in told.items() if code} == {}
+    assert {line: output for line, (code, output) in outcomes.items() if code} == {}
     if part == "app":
         assert clean.call("python", "-c", PAGES.format(port=free_port)).count("200") == 2
     if part == "cluster":
@@ -180,7 +180,7 @@ def test_each_part_alone_is_enough_for_its_commands(part, wheel, clean, free_por
     # Gradio and mlxtend bring matplotlib with them.
     present = {part, "report"} if part in ("app", "data") else {part}
     others = [line for line, needed in LACKING.items() if needed not in present]
-    told = json.loads(clean.call("python", "-c", COMMANDS.format(lines=others)).splitlines()[-1])
-    for line, (code, said) in told.items():
-        assert code == 2, (line, said)
-        assert f"pip install -e '.[{LACKING[line]}]'" in " ".join(said.split()), (line, said)
+    outcomes = json.loads(clean.call("python", "-c", COMMANDS.format(lines=others)).splitlines()[-1])
+    for line, (code, output) in outcomes.items():
+        assert code == 2, (line, output)
+        assert f"pip install -e '.[{LACKING[line]}]'" in " ".join(output.split()), (line, output)

@@ -91,10 +91,10 @@ def test_a_network_without_memory_gives_the_shapes_of_its_answers_and_gradients(
     settings = {"conv_channels": 4, "types": 2, "part_pose": 4, "class_pose": 4, "decoder": (8,)}
     with torch.device("meta"):
         network = CapsNet(**settings, full_backpropagation=full)
-        said = network(torch.rand(3, 1, 28, 28), torch.zeros(3, dtype=torch.long))
-    assert (said.poses.shape, said.lengths.shape) == ((3, 10, 4), (3, 10))
-    assert said.reconstruction.shape == (3, 1, 28, 28)
-    said.lengths.sum().backward()
+        output = network(torch.rand(3, 1, 28, 28), torch.zeros(3, dtype=torch.long))
+    assert (output.poses.shape, output.lengths.shape) == ((3, 10, 4), (3, 10))
+    assert output.reconstruction.shape == (3, 1, 28, 28)
+    output.lengths.sum().backward()
     assert network.digits.weights.grad.is_meta
 
 

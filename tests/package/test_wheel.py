@@ -65,8 +65,8 @@ def test_the_package_answers_before_torch_and_optional_parts_are_loaded():
 def test_the_wheel_trains_and_exports_in_a_clean_environment(wheel, clean):
     clean.install(f"{wheel}[data]")
     clean.call("maxmincaps", "train", "--out", "run", *["--epochs", "1", "--train-images", "100", "--batch-size", "50"])
-    said = clean.call("maxmincaps", "export", "run", "--out", "net.onnx", code=2)
-    assert "pip install -e '.[export]'" in said
+    output = clean.call("maxmincaps", "export", "run", "--out", "net.onnx", code=2)
+    assert "pip install -e '.[export]'" in output
     clean.install(f"{wheel}[export]")
     clean.call("maxmincaps", "export", "run", "--out", "net.onnx")
     clean.call("maxmincaps", "export", "run", "--to", "hub", "--out", "hub")

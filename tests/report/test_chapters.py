@@ -67,9 +67,9 @@ def test_figure_9_shows_the_vote_of_table_2(tmp_path, monkeypatch):
     images = torch.zeros(10_000, 1, 28, 28, dtype=torch.uint8)
     monkeypatch.setattr("maxmincaps.report.record_chapter.test_images", lambda run: images)
     items = by_name(mnist_record(report_data([*whole.values(), *three])))
-    told = {line[1]: line[4] for line in items["table-2"].content.rows}
+    errors = {line[1]: line[4] for line in items["table-2"].content.rows}
     wrong = int(re.match(r"The (\d+) images", items["figure-9"].caption)[1])
-    assert told["vote of 3, ours, seeds 0 to 2"] == f"{wrong / 100:.3f}†"
+    assert errors["vote of 3, ours, seeds 0 to 2"] == f"{wrong / 100:.3f}†"
     assert items["figure-9"].command == "maxmincaps study run misclassified --scale small"
     assert items["figure-9"].below_paper, "the paper has a number of errors"
 
@@ -139,8 +139,8 @@ def test_an_ablation_without_a_result_keeps_its_line_and_others_are_compared_by_
     (axes,) = items["ablations"].content.axes
     names = [label.get_text() for label in axes.get_yticklabels()]
     assert names[0] == "default, 98.00 %  (n = 3)"
-    told = {names[text.get_position()[1]]: text.get_text() for text in axes.texts}
-    assert told == {"no ReLU  (n = 0 and 3 diverged)": "no result", f"{left_out}  (n = 0)": "not run"}
+    labels = {names[text.get_position()[1]]: text.get_text() for text in axes.texts}
+    assert labels == {"no ReLU  (n = 0 and 3 diverged)": "no result", f"{left_out}  (n = 0)": "not run"}
     drawn = {names[line.get_ydata()[0]]: line.get_xdata()[0] for line in axes.lines if line.get_marker() == "D"}
     assert drawn["reconstruction 20×  (n = 2)"] == pytest.approx(-0.5)
     first = items["ablations-in-numbers"].content.rows[0]
@@ -191,10 +191,10 @@ def test_the_curves_are_of_the_runs_of_table_1(tmp_path, monkeypatch):
     """Though others of the same dataset are nearer to the default recipe."""
     for name in ("accuracies_by_epoch", "training_accuracies_by_epoch", "inactive_by_epoch"):
         monkeypatch.setattr(chapters, name, lambda run: [100 * run.result.best_test_accuracy] * 3)
-    told = make_study(tmp_path, "datasets", "small", lambda entry: 64.0)
+    of_table_1 = make_study(tmp_path, "datasets", "small", lambda entry: 64.0)
     recipes = [Recipe(dataset="cifar10", epochs=15, normalization=name) for name in ("softmax", "max-min")]
     nearer = [make_run(tmp_path, recipe, best=0.5) for recipe in recipes]
-    items = by_name(accuracy(report_data([*told.values(), *nearer])))
+    items = by_name(accuracy(report_data([*of_table_1.values(), *nearer])))
     lines = [line for axes in items["training-curves"].content.axes for line in axes.lines]
     assert {height for line in lines for height in line.get_ydata()} == {64.0}
 

@@ -32,8 +32,8 @@ def runs(serial, tmp_path):
 
 def test_the_list_names_every_study(capsys):
     verbs.list_()
-    said = capsys.readouterr().out
-    assert all(name in said for name in STUDIES)
+    output = capsys.readouterr().out
+    assert all(name in output for name in STUDIES)
 
 
 @pytest.mark.parametrize("name", [*STUDIES, "all"])
@@ -44,16 +44,16 @@ def test_a_study_is_shown_with_its_claim_and_command(name, capsys):
 
 def test_a_study_is_shown_with_its_own_datasets_alone(capsys):
     verbs.show("normalizations")
-    said = capsys.readouterr().out
-    assert "mnist: 4 epochs of 2,000 training images" in said
-    assert "cifar10" not in said
+    output = capsys.readouterr().out
+    assert "mnist: 4 epochs of 2,000 training images" in output
+    assert "cifar10" not in output
 
 
 def test_the_help_of_a_study_names_every_scale_that_the_list_shows(capsys):
     with pytest.raises(SystemExit):
         main(["study", "run", "--help"])
-    said = capsys.readouterr().out
-    assert all(scale in said for study in STUDIES.values() if study is not STUDY for scale in study.scale_names())
+    output = capsys.readouterr().out
+    assert all(scale in output for study in STUDIES.values() if study is not STUDY for scale in study.scale_names())
 
 
 def test_a_study_runs_what_is_missing_and_nothing_else(runs, capsys):
@@ -61,9 +61,9 @@ def test_a_study_runs_what_is_missing_and_nothing_else(runs, capsys):
     shutil.rmtree(missing)
     others = {path: path.stat().st_mtime_ns for path in runs.glob("*/result.json")}
     verbs.run("tiny", scale="little", out=runs, yes=True)
-    said = capsys.readouterr().out
-    assert "1 of 4 runs missing" in said
-    assert "estimated from finished runs" in said
+    output = capsys.readouterr().out
+    assert "1 of 4 runs missing" in output
+    assert "estimated from finished runs" in output
     assert Run(missing).complete
     assert others.items() <= {path: path.stat().st_mtime_ns for path in runs.glob("*/result.json")}.items()
     verbs.run("tiny", scale="little", out=runs)
@@ -77,12 +77,12 @@ def test_the_status_tells_done_unfinished_and_missing(runs, capsys):
     (runs / "foreign").mkdir()
     (runs / "foreign" / "recipe.json").write_text("{")
     verbs.status("tiny", scale="little", out=runs)
-    said = capsys.readouterr().out
-    assert said.count("complete") == 2
-    assert "epoch 8 of 8" in said
-    assert "missing" in said
-    assert "skipped: " in said
-    assert "not the paper's network" in said
+    output = capsys.readouterr().out
+    assert output.count("complete") == 2
+    assert "epoch 8 of 8" in output
+    assert "missing" in output
+    assert "skipped: " in output
+    assert "not the paper's network" in output
 
 
 @pytest.mark.parametrize(
@@ -167,9 +167,9 @@ def test_mistakes_of_one_and_of_several_are_counted(serial, capsys, tmp_path):
     analysis.misclassified(folders[0])
     assert f"{wrong} of 1000 test images wrong" in capsys.readouterr().out
     analysis.vote(folders, csv=tmp_path / "vote.csv")
-    said = capsys.readouterr().out
-    assert f"{wrong} wrong" in said
-    assert "every three of them" in said
+    output = capsys.readouterr().out
+    assert f"{wrong} wrong" in output
+    assert "every three of them" in output
 
 
 def test_no_children_are_refused_in_a_line(tmp_path):

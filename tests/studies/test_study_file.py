@@ -49,8 +49,8 @@ def file(tmp_path):
 
 def test_a_study_file_is_shown_with_its_docstring_and_its_only_scale(file, capsys):
     commands.show(file)
-    said = capsys.readouterr().out
-    assert "Does a wider first layer help?" in said
+    output = capsys.readouterr().out
+    assert "Does a wider first layer help?" in output
     commands.status(file, out=Path(file).parent)
     assert capsys.readouterr().out.count("missing") == 4
 

@@ -34,12 +34,12 @@ class Checkout:
         own = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}  # the user's may require signatures
         subprocess.run(command, cwd=self.package, check=True, env={**os.environ, **own})
 
-    def told(self):
+    def commit(self):
         return runpy.run_path(str(self.module))["environment"](torch.device("cpu")).commit
 
 
 def test_the_commit_of_a_repository_that_the_package_is_merely_installed_in_is_not_told(tmp_path):
-    assert Checkout(tmp_path).told() is None
+    assert Checkout(tmp_path).commit() is None
 
 
 def test_a_change_anywhere_in_the_package_is_told_beside_its_commit(tmp_path):
@@ -47,13 +47,13 @@ def test_a_change_anywhere_in_the_package_is_told_beside_its_commit(tmp_path):
     (checkout.package / "network.py").write_text("first")
     checkout.git("add", ".")
     checkout.git("commit", "-q", "-m", "b")
-    commit = checkout.told()
+    commit = checkout.commit()
     (checkout.package / "network.py").write_text("second")
-    assert (len(commit), checkout.told()) == (12, f"{commit}+")
+    assert (len(commit), checkout.commit()) == (12, f"{commit}+")
 
 
 @pytest.mark.parametrize(
-    ("precision", "capability", "allowed", "said"),
+    ("precision", "capability", "allowed", "expected"),
     [
         ("fp32", (8, 0), True, "fp32, convolutions tf32"),
         ("fp32", (8, 0), False, "fp32"),
@@ -61,9 +61,9 @@ def test_a_change_anywhere_in_the_package_is_told_beside_its_commit(tmp_path):
         ("bf16", (8, 0), True, "bf16"),
     ],
 )
-def test_a_card_that_rounds_single_precision_is_told(monkeypatch, precision, capability, allowed, said):
+def test_a_card_that_rounds_single_precision_is_told(monkeypatch, precision, capability, allowed, expected):
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda _: "card")
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: capability)
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", allowed)
-    assert environment(torch.device("cuda"), precision).precision == said
+    assert environment(torch.device("cuda"), precision).precision == expected
     assert environment(torch.device("cpu"), precision).precision == precision

@@ -197,20 +197,20 @@ def test_train_loads_nothing_from_above_training(tmp_path):
 
 def test_train_continues_a_finished_run_with_more_epochs(command, tmp_path):
     (tmp_path / "tiny.json").write_text(json.dumps({**TINY, "epochs": 1}))
-    code, said = command("train", "--quiet", "--recipe", tmp_path / "tiny.json", "--out", tmp_path / "run")
-    assert code == 0, said
-    code, said = command("train", "--quiet", "--out", tmp_path / "run", "--epochs", 2, "--resume")
-    assert (code, Run(tmp_path / "run").result.epochs) == (0, 2), said
-    code, said = command("train", "--quiet", "--out", tmp_path / "run", "--resume")
-    assert "nothing was trained" in said
+    code, output = command("train", "--quiet", "--recipe", tmp_path / "tiny.json", "--out", tmp_path / "run")
+    assert code == 0, output
+    code, output = command("train", "--quiet", "--out", tmp_path / "run", "--epochs", 2, "--resume")
+    assert (code, Run(tmp_path / "run").result.epochs) == (0, 2), output
+    code, output = command("train", "--quiet", "--out", tmp_path / "run", "--resume")
+    assert "nothing was trained" in output
 
 
 @pytest.mark.parametrize("flags", [("--start", "1e308"), ("--device", "hpu"), ("--device", "xla")])
 def test_a_flag_that_torch_refuses_is_told_in_one_line(command, tmp_path, flags):
-    code, said = command("train", "--out", tmp_path / "run", *flags)
+    code, output = command("train", "--out", tmp_path / "run", *flags)
     assert code == 2
-    assert "Traceback" not in said
-    assert flags[0].strip("-") in said
+    assert "Traceback" not in output
+    assert flags[0].strip("-") in output
 
 
 def test_the_old_names_of_flags_are_still_read(command, tmp_path):

@@ -172,7 +172,7 @@ def test_a_network_trained_in_half_precision_is_evaluated_as_its_loaded_weights_
 def test_validation_images_decide_what_is_best_and_the_test_set_only_reports(tiny, tmp_path):
     recipe = tiny(validation=60)
     run, validation = fit(recipe, tmp_path / "run"), splits(recipe).validation
-    said = class_lengths(load_network(run.folder, "last"), validation)
-    assert run.history[-1].validation_accuracy == accuracy(said, validation.labels)
+    lengths = class_lengths(load_network(run.folder, "last"), validation)
+    assert run.history[-1].validation_accuracy == accuracy(lengths, validation.labels)
     assert run.result.best_chosen_by == "validation"
     assert run.history[0].test_accuracy is None

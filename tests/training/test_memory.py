@@ -38,7 +38,7 @@ def run(calls: int, **environment: str) -> tuple[str, int]:
     return kept, int(faults)
 
 
-@pytest.mark.skipif(not GLIBC, reason="only glibc's allocator is told anything")
+@pytest.mark.skipif(not GLIBC, reason="only glibc's allocator has this setting")
 def test_kept_blocks_are_not_faulted_in_again_however_often_they_are_asked_for():
     _, without = run(0)
     kept, faults = run(2)
@@ -46,7 +46,7 @@ def test_kept_blocks_are_not_faulted_in_again_however_often_they_are_asked_for()
     assert faults < without / 20
 
 
-@pytest.mark.skipif(not GLIBC, reason="only glibc's allocator is told anything")
+@pytest.mark.skipif(not GLIBC, reason="only glibc's allocator has this setting")
 def test_an_environment_variable_switches_it_off():
     _, without = run(0)
     kept, faults = run(1, MAXMINCAPS_KEEP_MEMORY="0")

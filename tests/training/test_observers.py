@@ -99,8 +99,8 @@ def test_the_command_writes_a_board_on_request(command, tmp_path):
     pytest.importorskip("tensorboard")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    code, said = command("--tensorboard", str(tmp_path / "board"))
-    assert code == 0, said
+    code, output = command("--tensorboard", str(tmp_path / "board"))
+    assert code == 0, output
     board = EventAccumulator(str(tmp_path / "board"))
     board.Reload()
     assert len(board.Scalars("step/loss")) == 3
@@ -109,7 +109,7 @@ def test_the_command_writes_a_board_on_request(command, tmp_path):
 
 def test_a_board_that_is_not_installed_is_said_before_anything_is_trained(command, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "tensorboard", None)
-    code, said = command("--tensorboard", str(tmp_path / "board"))
+    code, output = command("--tensorboard", str(tmp_path / "board"))
     assert code == 2
-    assert "pip install -e '.[tensorboard]'" in said
+    assert "pip install -e '.[tensorboard]'" in output
     assert not (tmp_path / "run").exists()

@@ -67,9 +67,9 @@ def test_at_the_slow_pace_w_begins_small_and_learns_slowly_and_primarycaps_does_
 
 
 def test_what_a_recipe_says_of_a_layer_goes_before_its_pace(tiny):
-    said = tiny(layer_rates="slow", vote_sigma=0.5, vote_rate=3, primary_rate=2)
-    assert rates(said) == {"others": 1, "primary": 2, "votes": 3}
-    assert initial_network(said, splits(said).train).digits.sigma == 0.5
+    recipe = tiny(layer_rates="slow", vote_sigma=0.5, vote_rate=3, primary_rate=2)
+    assert rates(recipe) == {"others": 1, "primary": 2, "votes": 3}
+    assert initial_network(recipe, splits(recipe).train).digits.sigma == 0.5
 
 
 @pytest.mark.parametrize(

@@ -129,9 +129,9 @@ def test_a_second_ctrl_c_ends_processes_that_do_not_come_to_the_end_of_their_ste
     os.killpg(command.pid, signal.SIGINT)  # as a terminal does
     until(noted)
     os.killpg(command.pid, signal.SIGINT)
-    _, said = command.communicate()
-    assert (command.returncode, "Traceback" in said) == (130, False), said
-    assert said.splitlines()[-1].startswith("maxmincaps: stopped, nothing is lost")
+    _, errors = command.communicate()
+    assert (command.returncode, "Traceback" in errors) == (130, False), errors
+    assert errors.splitlines()[-1].startswith("maxmincaps: stopped, nothing is lost")
     assert len(processes) == 2
     assert not any(process.is_running() for process in processes)
     assert load_tensors(run / CHECKPOINT)[1]["state"]["step"] > 0

@@ -90,10 +90,10 @@ def test_ctrl_c_while_a_run_is_measured_finishes_it_and_stops_what_would_come_ne
 
 def test_the_environment_states_what_was_different_when_a_run_was_continued(half, tiny, monkeypatch):
     began = half.environment
-    told = results.begin_run
+    begin = results.begin_run
 
     def elsewhere(run, environment):
-        told(run, environment.model_copy(update={"processor": "another", "precision": "bf16"}))
+        begin(run, environment.model_copy(update={"processor": "another", "precision": "bf16"}))
 
     monkeypatch.setattr(fit_module, "begin_run", elsewhere)
     resumed = fit(tiny(), half.folder, resume=True)
