@@ -167,7 +167,7 @@ def test_runs_of_other_images_are_not_shown_together(runs, monkeypatch):
     found = routed.load_models(runs)
     assert [one.name for one in found] == ["max-min", "softmax"]
     monkeypatch.setattr(
-        Model, "load", classmethod(lambda cls, folder, name: found[0] if name == "max-min" else strange)
+        Model, "load", classmethod(lambda cls, folder, name, weights: found[0] if name == "max-min" else strange)
     )
     with pytest.raises(InputError, match="32×32×1"):
         routed.load_models(runs)
