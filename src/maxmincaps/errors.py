@@ -25,7 +25,7 @@ class DivergedError(RuntimeError):
 def is_lack_of_memory(error: Exception) -> bool:
     """Return whether an error means that memory was refused. The libraries below torch word it differently."""
     words = ("allocate memory", "out of memory", "not enough memory", "bad_alloc", "could not create a primitive")
-    return isinstance(error, MemoryError) or any(said in str(error) for said in words)
+    return isinstance(error, MemoryError) or any(word in str(error) for word in words)
 
 
 def check_name(name: str, names: Iterable[str], kind: str) -> str:

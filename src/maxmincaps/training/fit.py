@@ -175,8 +175,8 @@ def _check_folder(run: Run, recipe: Recipe, resume: bool) -> None:
     if differences == ["epochs"] and recipe.epochs > run.recipe.epochs:
         _check_more_epochs(run, recipe, resume)
     elif differences:
-        said = ", ".join(f"{name} {getattr(run.recipe, name)!r}, not {getattr(recipe, name)!r}" for name in differences)
-        raise InputError(f"{run.folder}: holds a run of another recipe ({said}); choose another folder")
+        how = ", ".join(f"{name} {getattr(run.recipe, name)!r}, not {getattr(recipe, name)!r}" for name in differences)
+        raise InputError(f"{run.folder}: holds a run of another recipe ({how}); choose another folder")
     if run.diverged and not resume:
         raise run.missing("result.json")
     if not run.complete and not resume:
