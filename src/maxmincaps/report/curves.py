@@ -271,7 +271,8 @@ def _run_panels(
 
 
 def _numbers(lines: Mapping[str, Sequence]) -> str:
-    return " and ".join(dict.fromkeys(str(len(runs)) for runs in lines.values()))
+    counts = [len(runs) for runs in lines.values()] or [0]
+    return f"{min(counts)} to {max(counts)}" if min(counts) < max(counts) else str(counts[0])
 
 
 def _draw_runs(axes: Axes, name: str, runs: Sequence[Sequence[tuple[float, float]]]) -> None:
