@@ -8,7 +8,7 @@ quickstart: .venv/quickstart.ready  ## the paper's network, Max-Min beside Softm
 	@$(BIN)/maxmincaps quickstart
 
 test: .venv/dev.ready lint  ## lint, types, import layers and all tests
-	@$(BIN)/python -m pytest
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest  # two processes side by side, a thread each
 
 torture: .venv/dev.ready  ## the long version of the fault tests; its figures go into docs/reliability.md
 	@MAXMINCAPS_TORTURE=1 $(BIN)/python -m pytest tests/faults
