@@ -28,7 +28,7 @@ class Claim:
 
     Args:
         name: Short name with hyphens.
-        sentence: What the paper claims, with the criterion that our runs are judged by.
+        sentence: What the paper claims, with the criterion for our runs.
         paper: The paper's evidence.
         study: Name of the study whose runs decide it.
         judge: Turns the runs of the study into a finding.

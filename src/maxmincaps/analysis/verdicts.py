@@ -14,7 +14,7 @@ ACROSS = "across datasets"
 """Stands for the dataset where one number compares several datasets."""
 
 RULE = (
-    "All claims are judged by one rule. Each claim is judged on each dataset separately; runs on different datasets "
+    "One rule decides all claims. Each claim is evaluated on each dataset separately; runs on different datasets "
     "are never pooled. A claim about a difference is measured on matched pairs: two runs with the same dataset, seed "
     "and budget. With three or more pairs (or runs, for a claim about one normalization) we compute the mean and its "
     "95 % confidence interval (Student's t). The claim is supported on a dataset if the whole interval lies on the "
