@@ -84,7 +84,8 @@ def peer(name: str, checkouts: Path) -> tuple[nn.Module, Any]:
 def step_ms(name: str, checkouts: Path) -> float:
     """Return the median time of a training step in milliseconds."""
     if name in OURS:
-        return measure(Case(OURS[name], batch=BATCH, normalization="softmax"), warm_up=WARM_STEPS, steps=STEPS).step_ms
+        case = Case(OURS[name], batch=BATCH, normalization="softmax")
+        return measure(case, warm_up=WARM_STEPS, steps=STEPS)["step_ms"]
     torch.Tensor.cuda = nn.Module.cuda = lambda self, *_, **__: self
     network, loss = peer(name, checkouts)
     optimizer = torch.optim.Adam(network.parameters())

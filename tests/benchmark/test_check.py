@@ -24,8 +24,8 @@ def test_values_and_gradients_on_a_cpu_agree_with_float64(quick):
 
 
 def test_a_device_that_computes_something_else_is_found(quick, monkeypatch):
-    exact = check._route
-    monkeypatch.setattr(check, "_route", lambda name, votes: exact(name, votes) * _wrong_in_fp32(votes))
+    exact = check.route
+    monkeypatch.setattr(check, "route", lambda votes, name: exact(votes, name) * _wrong_in_fp32(votes))
     results = {result.name: result.passed for result in check.run_checks(CPU)}
     assert results.pop("routing and its gradients") is False
     assert all(results.values())
@@ -39,7 +39,7 @@ def test_a_check_that_crashes_on_the_device_has_failed_and_the_others_go_on(quic
     def crash(*_):
         raise RuntimeError("no kernel image is available")
 
-    monkeypatch.setattr(check, "_compare_network", crash)
+    monkeypatch.setattr(check, "_network", crash)
     results = {result.name: result for result in check.run_checks(CPU)}
     assert results["network, loss and gradients"].passed is False
     assert "no kernel" in results["network, loss and gradients"].detail

@@ -3,18 +3,15 @@
 Values and gradients on the device in fp32 are compared with the same computation on the CPU in float64.
 """
 
-import time
 from collections.abc import Callable, Iterator
-from copy import deepcopy
-from dataclasses import asdict, dataclass
 from statistics import median
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from maxmincaps.benchmark.textbook import TextbookCapsNet
+from maxmincaps.benchmark.worker import CPU, Case, build_step, time_ms
 from maxmincaps.capsules.losses import capsule_loss
 from maxmincaps.capsules.network import CapsNet
 from maxmincaps.capsules.normalizations import NORMALIZATIONS
@@ -30,15 +27,14 @@ TOLERANCE = 1e-3
 """Largest relative difference between fp32 on the device and float64 on the CPU. fp32 on a CPU stays below 1e-4."""
 LEAST_ACCURACY = 0.8
 """Test accuracy that one epoch of `mnist-5k` must reach. Guessing reaches 0.1."""
+Tensors = dict[str, Tensor | None]
 
 
-@dataclass(frozen=True)
-class CheckResult:
-    """The outcome of one check."""
+class CheckResult(NamedTuple):
+    """The outcome of one check. `passed` is None if it could not be made here, for the reason given in `detail`."""
 
     name: str
     passed: bool | None
-    """None: the check could not be made here, for the reason given in `detail`."""
     detail: str
 
 
@@ -48,16 +44,11 @@ def describe_device(device: torch.device) -> dict[str, Any]:
 
 
 def run_checks(device: torch.device, *, observer: Observer = SILENT) -> Iterator[CheckResult]:
-    """Yield the result of each check, the quick ones first.
-
-    Args:
-        device: The device to check.
-        observer: Called at every step of the training.
-    """
+    """Yield the result of each check, the quick ones first. The observer is called at every step of the training."""
     checks: dict[str, Callable[[], tuple[bool | None, str]]] = {
-        "normalizations": lambda: _compare_all(_normalize, device),
-        "routing and its gradients": lambda: _compare_all(_route, device),
-        "network, loss and gradients": lambda: _compare_network(device),
+        "normalizations": lambda: _compare(_normalizations, device),
+        "routing and its gradients": lambda: _compare(_routing, device),
+        "network, loss and gradients": lambda: _compare(_network, device),
         "training on mnist-5k, one epoch": lambda: _train(device, observer),
         "training step": lambda: _time_step(device),
     }
@@ -70,52 +61,10 @@ def run_checks(device: torch.device, *, observer: Observer = SILENT) -> Iterator
         yield CheckResult(name, passed, detail)
 
 
-def to_json(device: torch.device, results: list[CheckResult]) -> dict[str, Any]:
-    """Return the results as the JSON object to attach to a bug report."""
-    return {"environment": describe_device(device), "checks": [asdict(result) for result in results]}
-
-
-def _compare_all(compute: Callable[[str, Tensor], Tensor], device: torch.device) -> tuple[bool, str]:
-    """Compare a function of every normalization, and its gradient, with float64 on the CPU."""
-    errors = {}
-    for name in NORMALIZATIONS:
-        found = []
-        for where, dtype in ((device, torch.float32), (torch.device("cpu"), torch.float64)):
-            inputs = torch.randn(4, 24, 10, 16, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-            inputs = inputs.to(where, dtype).requires_grad_()
-            value = compute(name, inputs)
-            if value.requires_grad:  # Constant coefficients have no gradient.
-                weights = torch.rand(value.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-                (value * weights.to(where, dtype)).sum().backward()
-            found.append((value.detach(), inputs.grad))
-        errors[name] = max(_difference(ours, exact) for ours, exact in zip(*found, strict=True))
-    worst = max(errors, key=errors.__getitem__)
-    return errors[worst] <= TOLERANCE, f"largest relative difference {errors[worst]:.1e} ({worst})"
-
-
-def _normalize(name: str, inputs: Tensor) -> Tensor:
-    return NORMALIZATIONS[name](inputs[..., 0])
-
-
-def _route(name: str, votes: Tensor) -> Tensor:
-    return route(votes, name)
-
-
-def _compare_network(device: torch.device) -> tuple[bool, str]:
-    """Compare the lengths, the loss and every gradient of a small network with float64 on the CPU."""
-    torch.manual_seed(0)
-    network = CapsNet(conv_channels=32, types=4, decoder=(64,))
-    images, labels = torch.rand(8, 1, 28, 28), torch.arange(8)
-    found = []
-    for where, dtype in ((device, torch.float32), (torch.device("cpu"), torch.float64)):
-        copy = deepcopy(network).to(where, dtype)
-        given = images.to(where, dtype)
-        output = copy(given, labels.to(where))
-        loss = capsule_loss(output, given, labels.to(where))
-        loss.backward()
-        gradients = {name: parameter.grad for name, parameter in copy.named_parameters()}
-        found.append({"lengths": output.lengths.detach(), "loss": loss.detach(), **gradients})
-    errors = {name: _difference(found[0][name], exact) for name, exact in found[1].items()}
+def _compare(compute: Callable[[torch.device, torch.dtype], Tensors], device: torch.device) -> tuple[bool, str]:
+    """Compare the tensors that a function computes on the device in fp32 with those on the CPU in float64."""
+    found, exact = compute(device, torch.float32), compute(CPU, torch.float64)
+    errors = {name: _difference(found[name], tensor) for name, tensor in exact.items()}
     worst = max(errors, key=errors.__getitem__)
     return errors[worst] <= TOLERANCE, f"largest relative difference {errors[worst]:.1e} ({worst})"
 
@@ -127,6 +76,43 @@ def _difference(found: Tensor | None, exact: Tensor | None) -> float:
     return ((found.cpu().double() - exact).norm() / exact.norm().clamp(min=1e-12)).item()
 
 
+def _normalizations(device: torch.device, dtype: torch.dtype) -> Tensors:
+    return _with_gradients(lambda name, logits: NORMALIZATIONS[name](logits[..., 0]), device, dtype)
+
+
+def _routing(device: torch.device, dtype: torch.dtype) -> Tensors:
+    return _with_gradients(lambda name, votes: route(votes, name), device, dtype)
+
+
+def _with_gradients(
+    compute: Callable[[str, Tensor], Tensor], device: torch.device, dtype: torch.dtype
+) -> dict[str, Tensor | None]:
+    """Return a function of every normalization and random numbers, and its gradients."""
+    found = {}
+    for name in NORMALIZATIONS:
+        generator = torch.Generator().manual_seed(0)
+        inputs = torch.randn(4, 24, 10, 16, generator=generator, dtype=torch.float64)
+        inputs = inputs.to(device, dtype).requires_grad_()
+        value = compute(name, inputs)
+        if value.requires_grad:  # Constant coefficients have no gradient.
+            weights = torch.rand(value.shape, generator=generator, dtype=torch.float64)
+            (value * weights.to(device, dtype)).sum().backward()
+        found |= {name: value.detach(), f"gradient of {name}": inputs.grad}
+    return found
+
+
+def _network(device: torch.device, dtype: torch.dtype) -> Tensors:
+    """Return the lengths, the loss and every gradient of a small network."""
+    torch.manual_seed(0)
+    network = CapsNet(conv_channels=32, types=4, decoder=(64,)).to(device, dtype)
+    images, labels = torch.rand(8, 1, 28, 28).to(device, dtype), torch.arange(8, device=device)
+    output = network(images, labels)
+    loss = capsule_loss(output, images, labels)
+    loss.backward()
+    gradients = {name: parameter.grad for name, parameter in network.named_parameters()}
+    return {"lengths": output.lengths.detach(), "loss": loss.detach(), **gradients}
+
+
 def _train(device: torch.device, observer: Observer) -> tuple[bool, str]:
     with TemporaryDirectory() as folder:
         run = fit(Recipe(dataset="mnist-5k", epochs=1, device=str(device)), f"{folder}/run", observer=observer)
@@ -134,20 +120,10 @@ def _train(device: torch.device, observer: Observer) -> tuple[bool, str]:
     return accuracy >= LEAST_ACCURACY, f"{accuracy:.1%} of 1,000 test images right, {speed:.0f} images/s"
 
 
-def _time_step(device: torch.device, *, batch: int = 128, steps: int = 3) -> tuple[bool, str]:
+def _time_step(device: torch.device) -> tuple[bool, str]:
     """Time our training step and the textbook's in turn. A slow step is no error."""
-    networks: dict[str, nn.Module] = {"ours": CapsNet(), "textbook": TextbookCapsNet()}
-    times: dict[str, list[float]] = {name: [] for name in networks}
-    images, labels = torch.rand(batch, 1, 28, 28, device=device), torch.randint(0, 10, (batch,), device=device)
-    optimizers = {name: torch.optim.Adam(one.to(device).parameters(), fused=True) for name, one in networks.items()}
-    for _ in range(1 + steps):
-        for name, network in networks.items():
-            started = time.perf_counter()
-            loss = capsule_loss(network(images, labels), images, labels)
-            loss.backward()
-            optimizers[name].step()
-            optimizers[name].zero_grad()
-            loss.item()  # Waits until the device has finished.
-            times[name].append(1000 * (time.perf_counter() - started))
-    ours, textbook = (median(times[name][1:]) for name in ("ours", "textbook"))
-    return True, f"batch {batch}: ours {ours:.0f} ms, textbook {textbook:.0f} ms, ratio {textbook / ours:.1f}"
+    cases = (Case("ours"), Case("textbook"))
+    steps = [build_step(case, device) for case in cases]
+    times = [[time_ms(step) for step in steps] for _ in range(4)]
+    ours, textbook = (median(column) for column in zip(*times[1:], strict=True))
+    return True, f"batch {cases[0].batch}: ours {ours:.0f} ms, textbook {textbook:.0f} ms, ratio {textbook / ours:.1f}"

@@ -3,14 +3,11 @@
 Our speed is measured against it. Tests check that it computes the same as `CapsNet` with the same weights.
 """
 
-from copy import deepcopy
-
 import torch
 from torch import Tensor, nn
 
 from maxmincaps.capsules.decoder import Decoder
-from maxmincaps.capsules.multipliers import fold_multipliers
-from maxmincaps.capsules.network import CapsNet, CapsNetOutput
+from maxmincaps.capsules.network import CapsNetOutput
 
 
 def squash(poses: Tensor) -> Tensor:
@@ -65,25 +62,3 @@ class TextbookCapsNet(nn.Module):
                     low, high = logits.amin(-1, keepdim=True), logits.amax(-1, keepdim=True)
                     couplings = (logits - low) / (high - low + 1e-12)
         return poses  # pyrefly: ignore[unbound-name]
-
-    @torch.no_grad()
-    def take_weights_of(self, network: CapsNet) -> None:
-        """Copy the weights of one of our networks, so that both compute the same."""
-        self.conv1.load_state_dict(network.conv1.state_dict())
-        self.primary.load_state_dict(fold_multipliers(deepcopy(network.primary.convolution)).state_dict())
-        self.weights.copy_(network.digits.effective_weights)
-        self.decoder.load_state_dict(network.decoder.state_dict())
-
-
-class BareConvolutions(nn.Module):
-    """Conv1 and PrimaryCaps alone, directly: no capsules, no routing, no decoder."""
-
-    def __init__(self, image_shape: tuple[int, int, int] = (1, 28, 28)) -> None:
-        super().__init__()
-        channels = image_shape[0]
-        self.conv1 = nn.Conv2d(channels, 256, 9)
-        self.primary = nn.Conv2d(256, 256 if channels == 1 else 512, 9, stride=2)
-
-    def forward(self, images: Tensor) -> Tensor:
-        """Return the feature maps of PrimaryCaps."""
-        return self.primary(self.conv1(images).relu())

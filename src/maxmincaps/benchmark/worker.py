@@ -1,37 +1,40 @@
-"""Time one contestant in its own process: `python -m maxmincaps.benchmark.worker '{"contestant": "ours", …}'`."""
+"""Time one case in its own process: `python -m maxmincaps.benchmark.worker '{"contestant": "ours", …}'`."""
 
 import json
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from functools import partial
+from dataclasses import dataclass
 from mmap import PAGESIZE
 from pathlib import Path
 from statistics import median
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from maxmincaps.benchmark.textbook import BareConvolutions, TextbookCapsNet
+from maxmincaps.benchmark.textbook import TextbookCapsNet
 from maxmincaps.capsules.network import CapsNet
 from maxmincaps.training.environment import peak_memory_mb
 from maxmincaps.training.memory import keep_large_blocks
 from maxmincaps.training.step import train_step
 
-CONTESTANTS = {
-    "textbook": "nn.Conv2d, votes in memory, autograd through all iterations",
-    "textbook, routing outside autograd": "the same, with gradients through the last iteration only",
-    "bare convolutions": "Conv1 and PrimaryCaps alone, directly, with our allocator settings",
-    "ours": "this package, fp32",
-    "ours, bf16": "this package, large products in bf16",
-}
 SHAPES = {"mnist": (1, 28, 28), "cifar10": (3, 24, 24)}
+CPU = torch.device("cpu")
 
 
 @dataclass(frozen=True)
 class Case:
-    """A training or inference step of one contestant, which is timed."""
+    """A training or inference step that is timed.
+
+    Args:
+        contestant: `textbook` (autograd through all iterations); `textbook, routing outside autograd` (gradients
+            through the last one only); `bare convolutions` (Conv1 and PrimaryCaps alone); `ours`; `ours, bf16`.
+        network: A name in `SHAPES`.
+        batch: Images of a step.
+        iterations: Routing iterations.
+        training: Whether the step trains; otherwise it only classifies.
+        normalization: Applies to our network only; the textbook network always has Max-Min.
+    """
 
     contestant: str
     network: str = "mnist"
@@ -39,16 +42,6 @@ class Case:
     iterations: int = 3
     training: bool = True
     normalization: str = "max-min"
-    """Applies to our network only; the textbook network always has Max-Min."""
-
-
-@dataclass(frozen=True)
-class Timing:
-    """The median step in milliseconds, and the peak memory above that before the first step."""
-
-    step_ms: float
-    peak_mb: float
-    steps: int
 
 
 def build(case: Case) -> nn.Module:
@@ -59,26 +52,52 @@ def build(case: Case) -> nn.Module:
         return TextbookCapsNet(shape, iterations=case.iterations, routing_outside_autograd=outside)
     keep_large_blocks()
     if case.contestant == "bare convolutions":
-        return BareConvolutions(shape)
+        maps = 256 if shape[0] == 1 else 512
+        return nn.Sequential(nn.Conv2d(shape[0], 256, 9), nn.ReLU(), nn.Conv2d(256, maps, 9, stride=2))
     return CapsNet(image_shape=shape, normalization=case.normalization, iterations=case.iterations)
 
 
-def measure(case: Case, *, warm_up: int = 2, steps: int = 5) -> Timing:
-    """Time `steps` steps after `warm_up` steps that do not count."""
-    step = _steps_of(case)
+def build_step(case: Case, device: torch.device = CPU) -> Callable[[], None]:
+    """Build network and images of a case, and return a function that makes one step."""
+    torch.manual_seed(0)
+    network = build(case).to(device)
+    images = torch.rand(case.batch, *SHAPES[case.network]).to(device)
+    labels = torch.randint(0, 10, (case.batch,)).to(device)
+    optimizer = torch.optim.Adam(network.parameters(), fused=True)
+
+    def step() -> None:
+        if not case.training:
+            with torch.inference_mode():
+                network(images, labels)
+        elif case.contestant == "bare convolutions":
+            network(images).sum().backward()
+            optimizer.zero_grad(set_to_none=True)
+        else:
+            train_step(network, optimizer, images, labels)
+
+    return step
+
+
+def measure(case: Case, *, warm_up: int = 2, steps: int = 5) -> dict[str, float]:
+    """Return the median step in milliseconds, after `warm_up` others, and the peak memory above that at the start."""
+    step, times = build_step(case), []
     held = _held_mb()
-    times = []
     for _ in range(warm_up + steps):
-        started = time.perf_counter()
         with torch.autocast("cpu", torch.bfloat16, enabled=case.contestant.endswith("bf16")):
-            step()
-        times.append(1000 * (time.perf_counter() - started))
-    return Timing(median(times[warm_up:]), peak_memory_mb(torch.device("cpu")) - held, steps)
+            times.append(time_ms(step))
+    return {"step_ms": median(times[warm_up:]), "peak_mb": peak_memory_mb(CPU) - held, "steps": steps}
+
+
+def time_ms(step: Callable[[], None]) -> float:
+    """Return the milliseconds of one call."""
+    started = time.perf_counter()
+    step()
+    return 1000 * (time.perf_counter() - started)
 
 
 def profile(case: Case, *, most: int = 12) -> list[dict[str, float | str]]:
     """Return the `most` slowest operators of a step, with milliseconds and share of the step."""
-    step = _steps_of(case)
+    step = build_step(case)
     step()
     with torch.profiler.profile() as seen:
         step()
@@ -88,39 +107,16 @@ def profile(case: Case, *, most: int = 12) -> list[dict[str, float | str]]:
     return [{"operator": name, "ms": round(ms, 1), "share": round(ms / total, 3)} for name, ms in largest]
 
 
-def _steps_of(case: Case) -> Callable[[], None]:
-    """Build network and images of a case, and return a function that makes one step."""
-    torch.manual_seed(0)
-    network = build(case)
-    images, labels = torch.rand(case.batch, *SHAPES[case.network]), torch.randint(0, 10, (case.batch,))
-    optimizer = torch.optim.Adam(network.parameters(), fused=True)
-    return partial(_step, network, optimizer, images, labels, case)
-
-
-def _step(network: nn.Module, optimizer: torch.optim.Optimizer, images: Tensor, labels: Tensor, case: Case) -> None:
-    if not case.training:
-        with torch.inference_mode():
-            network(images, labels)
-        return
-    if isinstance(network, BareConvolutions):
-        network(images).sum().backward()
-        optimizer.zero_grad(set_to_none=True)
-    else:
-        train_step(network, optimizer, images, labels)
-
-
 def _held_mb() -> float:
     """Return the resident memory of this process, or its peak on systems without /proc."""
     try:
-        pages = int(Path("/proc/self/statm").read_text().split()[1])
+        return int(Path("/proc/self/statm").read_text().split()[1]) * PAGESIZE / 2**20
     except OSError:
-        return peak_memory_mb(torch.device("cpu"))
-    return pages * PAGESIZE / 2**20
+        return peak_memory_mb(CPU)
 
 
 if __name__ == "__main__":
     settings = json.loads(sys.argv[1])
     torch.set_num_threads(settings.pop("threads"))
-    wants_profile = settings.pop("profile")
-    case = Case(**settings)
-    print(json.dumps(profile(case) if wants_profile else asdict(measure(case))))
+    task = profile if settings.pop("profile") else measure
+    print(json.dumps(task(Case(**settings))))

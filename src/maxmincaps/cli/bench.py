@@ -5,7 +5,7 @@ from pathlib import Path
 
 from rich.progress import Progress
 
-from maxmincaps.benchmark.compare import RATIOS, cases_of, compare
+from maxmincaps.benchmark.compare import RATIOS, cases_of, compare, plot
 from maxmincaps.cli.terminal import console, table
 from maxmincaps.errors import InputError
 
@@ -49,6 +49,4 @@ def bench(*, rounds: int = 3, threads: int = 2, quick: bool = False, out: Path |
     if out:
         out.parent.mkdir(parents=True, exist_ok=True)
         out.write_text(json.dumps(found, indent=1) + "\n")
-        from maxmincaps.benchmark.plot import plot
-
         console.print(f"timings: {out}, plot: {plot(found, out.with_suffix('.png'))}")

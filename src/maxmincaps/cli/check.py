@@ -4,7 +4,7 @@ import json
 import sys
 from pathlib import Path
 
-from maxmincaps.benchmark.check import describe_device, run_checks, to_json
+from maxmincaps.benchmark.check import describe_device, run_checks
 from maxmincaps.cli.terminal import ProgressBar, console, styled
 from maxmincaps.files import write_atomic
 from maxmincaps.training.memory import keep_large_blocks
@@ -37,7 +37,8 @@ def check(*, device: str = "auto", out: Path = Path("maxmincaps-check.json")) ->
     for result in run_checks(chosen, observer=ProgressBar()):
         results.append(result)
         console.print_line(styled(MARKS[result.passed], f" {result.name}: {result.detail}"))
-    write_atomic(out, (json.dumps(to_json(chosen, results), indent=2) + "\n").encode())
+    found = {"environment": about, "checks": [result._asdict() for result in results]}
+    write_atomic(out, (json.dumps(found, indent=2) + "\n").encode())
     failed = [result.name for result in results if result.passed is False]
     skipped = [result.name for result in results if result.passed is None]
     verdict = f"{chosen}: wrong in {', '.join(failed)}" if failed else f"{chosen}: everything that was checked is right"
