@@ -3,7 +3,7 @@
 import pytest
 
 from maxmincaps.analysis.verdicts import Verdict
-from maxmincaps.studies.bounds import W_KEPT
+from maxmincaps.studies.paper import W_KEPT
 from tests.analysis.runs import by_name, diverge, make_study
 
 

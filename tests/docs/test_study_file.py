@@ -1,6 +1,6 @@
 """The study file that a page shows is one that the command accepts."""
 
-from maxmincaps.studies.study_file import load_study
+from maxmincaps.studies.study import load_study
 from tests.docs.pages import DOCS, blocks
 
 

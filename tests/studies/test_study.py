@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from maxmincaps.capsules.optim import LAYER_RATES
 from maxmincaps.errors import InputError
 from maxmincaps.recipe import Recipe
-from maxmincaps.studies import STUDIES, bounds, find_study, laptop
+from maxmincaps.studies import STUDIES, find_study, laptop, paper
 from maxmincaps.studies.study import Budget, Line, Study, parse_only, select, unique
 from maxmincaps.studies.table import read
 from maxmincaps.training.checkpoint import network_for
@@ -129,8 +129,8 @@ def test_unique_keeps_the_order():
 
 def test_w_is_fixed_at_what_the_default_recipe_uses_for_q_of_one():
     layer = network_for(Recipe(normalization="max-min"), (1, 28, 28), 10).digits
-    assert LAYER_RATES["fast"].vote_sigma(layer) == pytest.approx(bounds.VOTE_SIGMA, rel=1e-3)
-    assert LAYER_RATES["fast"].vote_rate(layer) == pytest.approx(bounds.VOTE_RATE, rel=1e-3)
+    assert LAYER_RATES["fast"].vote_sigma(layer) == pytest.approx(paper.VOTE_SIGMA, rel=1e-3)
+    assert LAYER_RATES["fast"].vote_rate(layer) == pytest.approx(paper.VOTE_RATE, rel=1e-3)
 
 
 @pytest.mark.parametrize(("former", "name"), [("choices", "ablations"), ("literal", "as-written")])

@@ -7,7 +7,7 @@ import pytest
 from maxmincaps import Recipe
 from maxmincaps.errors import InputError
 from maxmincaps.recipe import NAMED, recipe_from, settings_in
-from maxmincaps.studies.table_2_mnist_record import MNIST_RECORD
+from maxmincaps.studies.paper import MNIST_RECORD
 
 
 @pytest.mark.parametrize(

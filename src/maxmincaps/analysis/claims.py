@@ -12,7 +12,7 @@ from maxmincaps.analysis.runs import Measure, RunTable, study_runs_by_network
 from maxmincaps.analysis.verdicts import Bound, Finding, Verdict, not_tested
 from maxmincaps.errors import InputError
 from maxmincaps.studies import STUDIES
-from maxmincaps.studies.bounds import W_KEPT
+from maxmincaps.studies.paper import W_KEPT
 from maxmincaps.studies.study import DATASETS, title_of
 from maxmincaps.studies.table import budgets_in_words
 from maxmincaps.training.run import RunSummary

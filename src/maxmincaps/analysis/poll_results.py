@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from maxmincaps.analysis.poll import Poll, Question, Side
-from maxmincaps.studies.table_3_poll import POLL, TABLE_3
+from maxmincaps.studies.paper import POLL, TABLE_3
 
 
 class PollRow(NamedTuple):

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from maxmincaps.studies.table_3_poll import VOTERS
+from maxmincaps.studies.paper import VOTERS
 from maxmincaps.training.run import RunSummary
 
 MODELS = dict(zip(map(int, VOTERS["seed"]), "ABC", strict=True))

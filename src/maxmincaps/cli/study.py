@@ -12,8 +12,7 @@ from maxmincaps.cli.terminal import console, percent, styled, table, write_csv
 from maxmincaps.errors import InputError, check_name
 from maxmincaps.recipe import Recipe
 from maxmincaps.studies import STUDIES, find_study
-from maxmincaps.studies.study import DEFAULT_SCALE, Entry, Study, parse_only, select, unique
-from maxmincaps.studies.study_file import is_study_file
+from maxmincaps.studies.study import DEFAULT_SCALE, Entry, Study, is_study_file, parse_only, select, unique
 from maxmincaps.wording import duration
 
 if TYPE_CHECKING:

@@ -1,41 +1,16 @@
-"""The paper's experiments, one file for each table or figure, and how they are run and read."""
+"""The paper's experiments and our own, and how they are run and read."""
 
 from maxmincaps.errors import check_name
-from maxmincaps.studies.ablations import ABLATIONS
-from maxmincaps.studies.as_written import AS_WRITTEN
-from maxmincaps.studies.bounds import BOUNDS
-from maxmincaps.studies.figure_1_architecture import ARCHITECTURE
-from maxmincaps.studies.figure_9_misclassified import MISCLASSIFIED
-from maxmincaps.studies.figures_2_to_6_inside import EVOLUTION, OUTPUTS, ROWS, TUNING
-from maxmincaps.studies.figures_7_8_iterations import ITERATIONS
-from maxmincaps.studies.gap import GAP
-from maxmincaps.studies.inactive import INACTIVE
-from maxmincaps.studies.study import Study
-from maxmincaps.studies.study_file import is_study_file, load_study
-from maxmincaps.studies.table_1_datasets import TABLE_1
-from maxmincaps.studies.table_2_mnist_record import MNIST_RECORD
-from maxmincaps.studies.table_3_poll import POLL
-from maxmincaps.studies.table_4_normalizations import TABLE_4
+from maxmincaps.studies import ours, paper
+from maxmincaps.studies.study import Study, is_study_file, load_study
 
 STUDIES: dict[str, Study] = {
     study.name: study
     for study in (
-        TABLE_1,
-        MNIST_RECORD,
-        POLL,
-        TABLE_4,
-        ITERATIONS,
-        BOUNDS,
-        EVOLUTION,
-        ROWS,
-        OUTPUTS,
-        TUNING,
-        ABLATIONS,
-        AS_WRITTEN,
-        GAP,
-        INACTIVE,
-        MISCLASSIFIED,
-        ARCHITECTURE,
+        *(paper.TABLE_1, paper.MNIST_RECORD, paper.POLL, paper.TABLE_4, paper.ITERATIONS, paper.BOUNDS),
+        *paper.FIGURES_INSIDE,
+        *(ours.ABLATIONS, ours.AS_WRITTEN, ours.GAP, ours.INACTIVE),
+        *(paper.MISCLASSIFIED, paper.ARCHITECTURE),
     )
 }
 """The studies that come with the package, by name."""

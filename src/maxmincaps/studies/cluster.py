@@ -21,7 +21,7 @@ from maxmincaps.recipe import Recipe
 from maxmincaps.studies.launch import POLL_S, Finish, next_free, train_run
 from maxmincaps.studies.plan import Plan, ProgressReporter
 from maxmincaps.studies.progress import Outcome
-from maxmincaps.studies.study_file import load_study
+from maxmincaps.studies.study import load_study
 from maxmincaps.training.observer import Observer
 
 if TYPE_CHECKING:

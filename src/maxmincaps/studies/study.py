@@ -1,13 +1,30 @@
-"""Studies: a table or a figure of the paper, described as the grid of runs that it needs."""
+"""Studies: a table or a figure of the paper, described as the grid of runs that it needs; studies in a user's file.
+
+A study file is Python code that assigns a `Study` to the name `STUDY`:
+
+    # Does a wider first layer help on 4,000 digits?
+    from maxmincaps.studies.study import Budget, Line, Study
+
+    STUDY = Study(
+        name="widths",
+        datasets=("mnist-5k",),
+        lines=tuple(Line(f"{width} kernels", {"conv_channels": width}) for width in (64, 128, 256)),
+        scales={"small": (Budget(epochs=3, seeds=3),)},
+    )
+
+`maxmincaps study run widths.py` trains its runs, `maxmincaps study report widths.py` prints their accuracies.
+"""
 
 import re
+import runpy
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from inspect import cleandoc
 from itertools import product
 from pathlib import Path
 from typing import Any
 
-from maxmincaps.errors import InputError, check_name
+from maxmincaps.errors import InputError, check_name, one_line
 from maxmincaps.recipe import Recipe
 from maxmincaps.wording import pluralize
 
@@ -35,8 +52,6 @@ DEFAULT_SCALE = "small"
 
 WITH_RELU: Mapping[str, Any] = {"relu": True}
 """The paper's text has a ReLU in PrimaryCaps. Studies state it, so that they find their runs if the default changes."""
-SMALLER_NETWORK: Mapping[str, Any] = {"conv_channels": 16, "types": 4, "decoder": (64, 128)}
-"""The network of the scale `minute`: the paper's with far fewer kernels, so that a run takes seconds."""
 HALF_PRECISION: Mapping[str, Any] = {"precision": "bf16"}
 """Large matrix products in bf16. It needs a processor that has bf16."""
 
@@ -107,17 +122,33 @@ class Budget:
 
     def describe(self, datasets: Collection[str]) -> str:
         """Return a one-line description for a study of these datasets. A budget may be shared by several studies."""
-        images = "all training images" if self.train_images is None else f"{self.train_images:,} training images"
-        parts = [f"{pluralize(self.epochs, 'epoch')} of {images}", pluralize(self.seeds, "seed")]
-        if self.test_images:
-            parts.append(f"each epoch evaluated on {self.test_images:,} test images")
-        if "conv_channels" in self.changes:
+        fixed = self.settings()
+        images = f"{fixed['train_images']:,}" if fixed["train_images"] else "all"
+        parts = [f"{pluralize(self.epochs, 'epoch')} of {images} training images", pluralize(self.seeds, "seed")]
+        if fixed["test_images"]:
+            parts.append(f"each epoch evaluated on {fixed['test_images']:,} test images")
+        if "conv_channels" in fixed:
             parts.append("a smaller network than the paper's")
-        if self.changes.get("precision") == "bf16":
+        if fixed.get("precision") == "bf16":
             parts.append("large products in bf16 where the processor has it")
         own = (name for name in self.datasets if name in datasets)
         of = ", ".join([*own, *self.lines, *(f"{value:g}" for value in self.values)])
         return (f"{of}: " if of else "") + ", ".join(parts)
+
+
+PAPER_AND_FULL: Mapping[str, tuple[Budget, ...]] = {
+    PAPER_SCALE: (Budget(epochs=50, seeds=5),),
+    "full": (Budget(epochs=20, seeds=5),),
+}
+"""The two largest scales of studies for which the paper states no number of epochs."""
+MINUTE = Budget(
+    epochs=4,
+    train_images=2_000,
+    test_images=1_000,
+    changes={"conv_channels": 16, "types": 4, "decoder": (64, 128)},
+    datasets=DATASETS,
+)
+"""The scale `minute` of all studies: far fewer kernels than the paper's network, so that a run takes seconds."""
 
 
 @dataclass(frozen=True)
@@ -131,10 +162,6 @@ class Entry:
         """Return the value of a setting, of `line` or of `value`."""
         own = {"line": self.line.label, "value": self.line.value}
         return own[name] if name in own else getattr(self.recipe, check_name(name, Recipe.model_fields, "setting"))
-
-    def matches(self, name: str, texts: Iterable[str]) -> bool:
-        """Return whether the value of `name` equals one of the values, which are given as text."""
-        return any(_equals_text(self.get(name), text) for text in texts)
 
 
 @dataclass(frozen=True)
@@ -184,8 +211,8 @@ class Study:
     files: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if not self.title:
-            object.__setattr__(self, "title", self.name)
+        object.__setattr__(self, "title", self.title or self.name)
+        object.__setattr__(self, "about", cleandoc(self.about))
 
     def entries(self, scale: str, seeds: int | None = None) -> list[Entry]:
         """Return the runs of a scale, those of seed 0 first.
@@ -201,13 +228,11 @@ class Study:
         for budget in budgets:
             for seed in range(budget.seeds if seeds is None else seeds):
                 for dataset, line in product(self.datasets, self.lines):
-                    if budget is _first_that_fits(budgets, dataset, line):
-                        recipe = self._recipe(dataset, line, budget, seed)
+                    if budget is next((own for own in budgets if own.fits(dataset, line)), None):
+                        settings = {**self.settings, **line.settings, **budget.settings()}
+                        recipe = Recipe(dataset=dataset, seed=seed, **settings)
                         found.setdefault((line.label, recipe.fingerprint()), Entry(line, recipe))
         return list(found.values())
-
-    def _recipe(self, dataset: str, line: Line, budget: Budget, seed: int) -> Recipe:
-        return Recipe(dataset=dataset, seed=seed, **{**self.settings, **line.settings, **budget.settings()})
 
     def grid(self, scale: str, seeds: int | None = None) -> list[Recipe]:
         """Return the distinct recipes of a scale."""
@@ -228,8 +253,31 @@ class Study:
         return next(found, None)
 
 
-def _first_that_fits(budgets: Iterable[Budget], dataset: str, line: Line) -> Budget | None:
-    return next((budget for budget in budgets if budget.fits(dataset, line)), None)
+def is_study_file(name: str) -> bool:
+    """Return whether a study is given by the path of a file rather than by its name."""
+    return name.endswith(".py")
+
+
+def load_study(path: Path | str) -> Study:
+    """Execute a study file and return its study. Load only files that you would run with Python.
+
+    Args:
+        path: A Python file that assigns a `Study` to the name `STUDY`. Its docstring describes the study if the
+            study has no description of its own.
+
+    Raises:
+        InputError: If the file is missing, raises an exception, or assigns no study.
+    """
+    if not Path(path).is_file():
+        raise InputError(f"{path}: there is no such study file")
+    try:
+        names = runpy.run_path(str(path))
+    except Exception as error:
+        raise InputError(f"{path}: cannot be executed: {type(error).__name__}: {one_line(error)}") from error
+    study = names.get("STUDY")
+    if not isinstance(study, Study):
+        raise InputError(f"{path}: expected a study file that assigns a Study to the name STUDY")
+    return replace(study, about=study.about or names.get("__doc__") or study.claim)
 
 
 def unique(recipes: Iterable[Recipe]) -> list[Recipe]:
@@ -237,15 +285,18 @@ def unique(recipes: Iterable[Recipe]) -> list[Recipe]:
     return list({recipe.fingerprint(): recipe for recipe in recipes}.values())
 
 
-def select(entries: Iterable[Entry], only: Mapping[str, Iterable[str]]) -> list[Entry]:
+def select(entries: Iterable[Entry], only: Mapping[str, Collection[str]]) -> list[Entry]:
     """Return the entries that have one of the given values for every name.
 
     Args:
         entries: Runs of a study.
         only: For each setting, `line` or `value`, the accepted values as text. See `parse_only`.
     """
-    wanted = {name: tuple(values) for name, values in only.items()}
-    return [entry for entry in entries if all(entry.matches(name, values) for name, values in wanted.items())]
+    return [
+        entry
+        for entry in entries
+        if all(any(_equals_text(entry.get(name), text) for text in texts) for name, texts in only.items())
+    ]
 
 
 def parse_only(text: str) -> dict[str, tuple[str, ...]]:
