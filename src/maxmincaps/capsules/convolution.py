@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from maxmincaps.capsules.frequencies import Pair
 from maxmincaps.capsules.multipliers import ScaledWeights
 from maxmincaps.capsules.phases import Geometry
-from maxmincaps.capsules.spectral import spectral_convolution
+from maxmincaps.capsules.spectral import product_dtype, spectral_convolution
 from maxmincaps.capsules.tracing import is_tracing
 from maxmincaps.errors import InputError, check_name
 
@@ -91,8 +91,11 @@ def spectral_pays(geometry: Geometry, batch: int, channel: int, out: int, device
 
 
 def unfolding_pays(geometry: Geometry, channel: int, out: int, device: str = "cpu") -> bool:
-    """Return whether to copy the patch behind each output and multiply: if a patch is smaller than its outputs."""
-    return device == "cpu" and geometry.rows.kernel * geometry.columns.kernel * channel < out
+    """Return whether to copy the patch behind each output and multiply: if patches are not much larger than outputs.
+
+    The outputs then lie place by place, as a spectral layer after this one wants them.
+    """
+    return device == "cpu" and geometry.rows.kernel * geometry.columns.kernel * channel < 4 * out
 
 
 def unfolded_convolution(
@@ -101,17 +104,16 @@ def unfolded_convolution(
     bias: Float[Tensor, "out"] | None,
     geometry: Geometry,
 ) -> Float[Tensor, "height2 width2 batch out"]:
-    """Convolve as one product of all patches with all kernels. The bias is the weight of a patch's additional 1."""
+    """Convolve as one product of all patches with all kernels."""
     (above, left), (down, right) = geometry.padding, geometry.stride
+    images = images.to(product_dtype(images))  # autocast would cast every patch
     if above or left:
         images = functional.pad(images, (0, 0, 0, 0, left, left, above, above))
     patches = images.unfold(0, geometry.rows.kernel, down).unfold(1, geometry.columns.kernel, right)
     # height2 width2 batch channel kernel kernel2 -> (channel kernel kernel2) (height2 width2 batch)
     rows, kernels = patches.permute(3, 4, 5, 0, 1, 2).flatten(3).flatten(0, 2), weight.flatten(1)
-    if bias is not None:
-        rows = torch.cat([rows, rows.new_ones(1, rows.shape[1])])
-        kernels = torch.cat([kernels, bias[:, None]], dim=1)
-    return (rows.T @ kernels.T).view(*geometry.outputs, images.shape[2], len(weight))
+    outputs = rows.T @ kernels.T if bias is None else torch.addmm(bias, rows.T, kernels.T)
+    return outputs.view(*geometry.outputs, images.shape[2], len(weight))
 
 
 class StridedConvolution(ScaledWeights, nn.Conv2d):

@@ -140,12 +140,13 @@ def votes_in_pieces(parts: Parts, weights: Weights) -> Iterator[HeldVotes]:
     images = max(1, (CACHE_BYTES if parts.device.type == "cpu" else DEVICE_BYTES) // size)
     # "child parent pose part -> part parent pose child"
     by_part = weights.permute(3, 1, 2, 0).contiguous()
+    buffer = by_part.new_empty(min(images, len(parts)), *by_part.shape[1:])
     for piece in parts.to(weights.dtype).split(images):
         # "image child part -> part image 1 1 child"
         numbers = piece.permute(2, 0, 1).contiguous()[:, :, None, None]
-        (first, number), *others = zip(by_part, numbers, strict=True)
-        votes = first * number
-        for weight, number in others:
+        votes = buffer[: len(piece)]
+        torch.mul(by_part[0], numbers[0], out=votes)
+        for weight, number in zip(by_part[1:], numbers[1:], strict=True):
             votes.addcmul_(weight, number)
         yield HeldVotes(votes.permute(0, 3, 1, 2))
 
@@ -250,7 +251,7 @@ def routing_steps(
     wants_gradients = torch.is_grad_enabled()
 
     logits = products.zero_logits()
-    couplings = logits.new_full((), normalize.start_for(products.parents)).expand_as(logits)
+    couplings = torch.full_like(logits, normalize.start_for(products.parents))
     for iteration in range(iterations):
         is_last = iteration == iterations - 1
         with torch.set_grad_enabled(wants_gradients and (is_last or full_backpropagation)):

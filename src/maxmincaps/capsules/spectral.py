@@ -31,10 +31,15 @@ def spectral_convolution(
     geometry: Geometry,
 ) -> Float[Tensor, "height2 width2 batch out"]:
     """Convolve images that lie place by place, with the products in the precision of autocast."""
-    device = images.device.type
-    product = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else images.dtype
+    product = product_dtype(images)
     outputs = _Spectral.apply(images.contiguous(), weight, geometry, product)
     return outputs if bias is None else outputs + bias.to(product)
+
+
+def product_dtype(images: Tensor) -> torch.dtype:
+    """Return the precision of matrix products: that of autocast where it is on, else that of the images."""
+    device = images.device.type
+    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else images.dtype
 
 
 class _Spectral(torch.autograd.Function):
