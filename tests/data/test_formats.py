@@ -77,14 +77,14 @@ def test_amat_rows_are_columns_of_grey_values_over_256(tmp_path, zipped):
     ("change", "says"),
     [
         (lambda text: text[: len(text) // 2], "expected 5 rows of 785 numbers"),
-        (lambda text: text + text, "expected 5 rows of 785 numbers, found 10 rows"),
+        (lambda text: text + text, "expected 5 rows of 785 numbers, found"),
         (lambda text: text.replace("0.5", "half"), "expected 5 rows of 785 numbers, found .*cannot be read"),
         (lambda text: text.replace("0.5", "1.5"), "expected pixels in 0…1"),
         (lambda text: text.replace("0.5", "nan"), "expected 5 rows of 785 numbers"),
         (lambda text: text.replace("   7\n", "   17\n"), "expected labels in 0…9, found 17"),
         (lambda text: text.replace("   7\n", "   7.5\n"), "expected whole numbers in 0…255"),
         (lambda text: text.replace("\n", " "), "found a line of over 65536 bytes|expected 5 rows"),
-        (lambda text: "", "expected 5 rows of 785 numbers, found 0"),
+        (lambda text: "", "expected 5 rows of 785 numbers"),
         (lambda text: "0 " * 1_000_000, "found a line of over 65536 bytes"),
     ],
 )
@@ -105,7 +105,7 @@ def test_csv_rows_hold_the_label_and_the_pixels(tmp_path, label_first):
     table = np.concatenate([labels, pixels] if label_first else [pixels, labels], axis=1)
     path = tmp_path / "some.csv"
     np.savetxt(path, table, fmt="%d", delimiter=",", header="label,pixels" if label_first else "", comments="")
-    found, answers = formats.read_csv(path, 3, label_first=label_first, header=label_first)
+    found, answers = formats.read_csv(path, 3, label_first=label_first)
     assert (found.reshape(3, 784) == pixels).all()
     assert answers.tolist() == [7, 8, 9]
 

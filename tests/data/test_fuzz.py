@@ -170,7 +170,7 @@ FORMATS = {
     "CIFAR batch": (".bin", lambda: RANDOM.bytes(3073 * 2), lambda path: formats.parse_cifar(path.read_bytes(), path)),
     "CIFAR picture": (".png", cifar_picture, lambda path: formats.read_cifar_picture(path, 3)),
     "JSON labels": (".json", lambda: b"[1,2,3]", lambda path: formats.read_json_labels(path, 3)),
-    "CSV": (".csv", csv, lambda path: formats.read_csv(path, 3, label_first=False, header=False)),
+    "CSV": (".csv", csv, lambda path: formats.read_csv(path, 3, label_first=False)),
     "AMAT": (".amat", amat, lambda path: formats.read_amat(path, 3)),
     "AMAT gz": (".gz", lambda: gzip.compress(amat()), lambda path: formats.read_amat(path, 3)),
     "tgz": (".tgz", tgz, unpack_to),

@@ -103,7 +103,7 @@ def test_the_catalog_is_complete(name):
     assert dataset.licence
     assert dataset.citation
     made = any(source.kind == "regenerated" for source in dataset.sources)
-    assert made or set(dataset.sha256) == {*dataset.layout.train, *dataset.layout.test}
+    assert made or set(dataset.sha256) == {*dataset.files("train"), *dataset.files("test")}
     assert not any(source.kind == "official" for source in dataset.sources[1:]) or name == "mnist"
 
 

@@ -5,10 +5,11 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from platformdirs import user_cache_path
+from pydantic import TypeAdapter
 
 from maxmincaps.errors import InputError, one_line
 from maxmincaps.files import (
@@ -71,18 +72,9 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def store(folder: Path, files: Mapping[str, bytes], manifest: Manifest) -> Manifest:
-    """Write a dataset's files and its manifest, all or nothing, in place of what `folder` held before.
-
-    Args:
-        folder: The dataset's folder in the cache.
-        files: The content of each file, by name.
-        manifest: What is known of them. Their hashes are filled in.
-
-    Returns:
-        The manifest with the hashes.
-    """
+    """Write a dataset's files and its manifest, with their hashes filled in, in place of what `folder` held before."""
     sha256 = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
-    whole = Manifest(**{**asdict(manifest), "sha256": sha256})
+    whole = replace(manifest, sha256=sha256)
     with writing(folder), staging_directory(folder) as staging:
         new = staging / "new"
         new.mkdir()
@@ -96,16 +88,13 @@ def store(folder: Path, files: Mapping[str, bytes], manifest: Manifest) -> Manif
 def manifest_of(folder: Path) -> Manifest | None:
     """Read the manifest of a dataset's folder, or return None if there is no complete dataset."""
     try:
-        manifest = Manifest(**json.loads(read_bytes(folder / MANIFEST)))
+        return TypeAdapter(Manifest).validate_json(read_bytes(folder / MANIFEST))
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, TypeError, RecursionError) as error:
+    except (OSError, ValueError) as error:
         raise InputError(
             f"{folder / MANIFEST}: cannot be read ({one_line(error)}); delete {folder} and fetch it again"
         ) from None
-    if not isinstance(manifest.sha256, dict):
-        raise InputError(f"{folder / MANIFEST}: expected a table of hashes; delete {folder} and fetch it again")
-    return manifest
 
 
 def read_verified(path: Path, sha256: str) -> bytes:

