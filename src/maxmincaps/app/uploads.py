@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from PIL import Image
 
-from maxmincaps.data.image_files import PICTURES, as_pixels
+from maxmincaps.data.image_files import KINDS, as_pixels
 from maxmincaps.errors import InputError
 from maxmincaps.training.predict import Picture
 
@@ -23,7 +23,6 @@ MOST_DECODED_BYTES = 48 << 20
 BYTES_PER_PIXEL = 4
 INK_SHARE = 20 / 28
 """MNIST's digits are fitted into 20×20 of their 28×28 pixels, and centred by mass."""
-FORMATS = sorted(set(PICTURES.values()))
 Shape = tuple[int, int, int]
 
 
@@ -100,7 +99,7 @@ def _decode(url: str) -> bytes:
 def _open(content: bytes, mode: str, size: tuple[int, int]) -> tuple[Image.Image, str]:
     """Decode a picture whose header states an acceptable size; of an animation, the first frame."""
     try:
-        picture = Image.open(io.BytesIO(content), formats=FORMATS)
+        picture = Image.open(io.BytesIO(content), formats=KINDS)
         if picture.format == "JPEG":
             _check_size(picture.size, MOST_PIXELS)
             picture.draft(mode, (2 * size[1], 2 * size[0]))
@@ -113,7 +112,7 @@ def _open(content: bytes, mode: str, size: tuple[int, int]) -> tuple[Image.Image
     except Exception:
         # Decoders raise many types on damaged files, and their messages may name internals.
         raise InputError(
-            f"expected a complete picture ({', '.join(FORMATS)}), found something else or a damaged one"
+            f"expected a complete picture ({', '.join(KINDS)}), found something else or a damaged one"
         ) from None
     return picture, ", the first frame of an animation" if animated else ""
 

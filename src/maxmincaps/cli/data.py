@@ -133,7 +133,7 @@ def _print_statistics(images: "ImageSet") -> None:
     shown = table(title, "grey values in 0…1", images.name + " (regenerated)" * images.regenerated, *genuine)
     for field, words in STATISTICS.items():
         reference = [f"{larochelle.REAL[field]:.3f}"] if backgrounds else []
-        shown.add_row(words, f"{getattr(found, field):.3f}", *reference)
+        shown.add_row(words, f"{found[field]:.3f}", *reference)
     counts = images.labels.bincount(minlength=len(images.classes))
     shown.add_row("images of a class", f"{counts.min():,} … {counts.max():,}", *[""] * backgrounds)
     console.print(shown)

@@ -19,10 +19,7 @@ PIECE = 1 << 20
 def unpack(archive: Path, wanted: Mapping[str, int], into: Path) -> None:
     """Unpack the wanted members of a zip, wheel, deb or tar.gz archive, and ignore the folders of their names.
 
-    Args:
-        archive: The archive.
-        wanted: The published names of members, with the most bytes that each may hold.
-        into: The folder to write to.
+    `wanted` has the published names of members, with the most bytes that each may hold.
     """
     with reading(archive, "a complete archive"):
         for name, file in _members(archive):

@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Generator, Tensor
 from torch.nn import functional
 
@@ -34,22 +34,21 @@ def windows(images: Images, top: Pixels, left: Pixels, height: int, width: int) 
 
 def random_crop(images: Images, size: int, generator: Generator) -> Images:
     """Cut a window of `size` × `size` from a random place of each image."""
-    height, width = _room(images, size)
-    top = _whole(0, height, len(images), generator).to(images.device)
-    left = _whole(0, width, len(images), generator).to(images.device)
+    top, left = (_draw(0, room, images, generator).to(images.device) for room in _room(images, size))
     return windows(images, top, left, size, size)
 
 
 def centre_crop(images: Images, size: int) -> Images:
     """Cut the central window of `size` × `size`."""
-    height, width = _room(images, size)
-    return images[:, :, height // 2 : height // 2 + size, width // 2 : width // 2 + size]
+    top, left = (room // 2 for room in _room(images, size))
+    return images[:, :, top : top + size, left : left + size]
 
 
 def shifted(images: Images, right: Pixels, down: Pixels) -> Images:
     """Move each image by its own (right, down) whole pixels, with zeros outside."""
     height, width = images.shape[-2:]
-    across, along = min(_largest(right), width), min(_largest(down), height)
+    across = min(max(map(abs, right.tolist()), default=0), width)
+    along = min(max(map(abs, down.tolist()), default=0), height)
     padded = functional.pad(images, (across, across, along, along))
     # The window moves opposite to the image; shifts beyond the image's width give zeros only.
     top, left = along - down.clamp(-along, along), across - right.clamp(-across, across)
@@ -58,8 +57,7 @@ def shifted(images: Images, right: Pixels, down: Pixels) -> Images:
 
 def shift(images: Images, most: int, generator: Generator) -> Images:
     """Translate each image by up to `most` whole pixels in each direction, zeros outside."""
-    right = _whole(-most, most, len(images), generator)
-    down = _whole(-most, most, len(images), generator)
+    right, down = (_draw(-most, most, images, generator) for _ in range(2))
     return shifted(images, right, down)
 
 
@@ -77,23 +75,18 @@ def rotated(images: Images, degrees: Degrees) -> Images:
 
 def rotate(images: Images, most_degrees: float, generator: Generator) -> Images:
     """Rotate each image about its centre by up to `most_degrees` either way."""
-    degrees = most_degrees * (2 * torch.rand(len(images), generator=generator, device="cpu") - 1)
-    return rotated(images, degrees)
-
-
-def mirrored(images: Images, which: Bool[Tensor, "batch"]) -> Images:
-    """Mirror the chosen images left to right."""
-    return torch.where(which[:, None, None, None], images.flip(-1), images)
+    return rotated(images, most_degrees * (2 * _uniform(images, generator) - 1))
 
 
 def flip(images: Images, generator: Generator) -> Images:
     """Mirror half of the images, drawn at random, left to right."""
-    return mirrored(images, (torch.rand(len(images), generator=generator, device="cpu") < 0.5).to(images.device))
+    mirrored = (_uniform(images, generator) < 0.5).to(images.device)
+    return torch.where(mirrored[:, None, None, None], images.flip(-1), images)
 
 
 def brightness(images: Images, most: float, generator: Generator) -> Images:
     """Add one number of up to ±`most` to all pixels of an image, clipped to 0…1."""
-    added = most * (2 * torch.rand(len(images), generator=generator, device="cpu") - 1)
+    added = most * (2 * _uniform(images, generator) - 1)
     return (images + added.to(images)[:, None, None, None]).clamp(0, 1)
 
 
@@ -148,24 +141,21 @@ def image_size_after(settings: DataSettings, images: ImageSet) -> tuple[int, int
     crop = crop_of(settings)
     if crop is None:
         return images.height, images.width
-    _fits(crop, images.height, images.width)
+    _room(images.images, crop)
     return crop, crop
 
 
-def _room(images: Images, size: int) -> tuple[int, int]:
+def _room(images: Tensor, size: int) -> tuple[int, int]:
+    """Return how far a window can be moved down and to the right within an image."""
     height, width = images.shape[-2:]
-    _fits(size, height, width)
+    if size > min(height, width):
+        raise InputError(f"crop: expected a window inside the images of {height}×{width}, found {size}×{size}")
     return height - size, width - size
 
 
-def _fits(size: int, height: int, width: int) -> None:
-    if size > min(height, width):
-        raise InputError(f"crop: expected a window inside the images of {height}×{width}, found {size}×{size}")
+def _draw(low: int, high: int, images: Images, generator: Generator) -> Pixels:
+    return torch.randint(low, high + 1, (len(images),), generator=generator, device="cpu")
 
 
-def _whole(low: int, high: int, count: int, generator: Generator) -> Pixels:
-    return torch.randint(low, high + 1, (count,), generator=generator, device="cpu")
-
-
-def _largest(distances: Pixels) -> int:
-    return int(distances.abs().max()) if len(distances) else 0
+def _uniform(images: Images, generator: Generator) -> Float[Tensor, "batch"]:
+    return torch.rand(len(images), generator=generator, device="cpu")

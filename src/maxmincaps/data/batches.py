@@ -40,21 +40,10 @@ def batches(
     world: int = 1,
     skip: int = 0,
 ) -> Iterator[Batch]:
-    """Yield the batches of one epoch in their seeded order.
+    """Yield the batches of one epoch in their seeded order, without the first `skip` ones.
 
     Each of `world` processes takes its contiguous share of every batch. All of them draw the augmentation of the whole
     batch, so the images are those of one process. The last batch may be short, and a rank's share of it empty.
-
-    Args:
-        images: The training set.
-        batch_size: Images per batch, over all processes.
-        seed: Seed of order and augmentation.
-        epoch: Number of the epoch.
-        device: Where the batches are needed.
-        augment: Augmentation of a batch, given the images and a generator.
-        rank: Number of this process.
-        world: Number of processes.
-        skip: Number of batches to leave out at the beginning.
     """
     images = images.to(device)
     order = torch.randperm(len(images), generator=generator_for(seed, "order", epoch), device="cpu")

@@ -4,8 +4,9 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from platformdirs import user_cache_path
@@ -26,7 +27,8 @@ from maxmincaps.files import (
 MANIFEST = "manifest.json"
 LOCK_TIMEOUT_S = 1800  # another process may be fetching the same dataset over a slow connection
 MOST_FILE_BYTES = 1 << 30
-ADVICE = "; choose another folder with --cache or MAXMINCAPS_CACHE"
+writing = partial(reporting_write_errors, advice="; choose another folder with --cache or MAXMINCAPS_CACHE")
+"""Report an error of the cache's disk or folder in one line, with the way to choose another one."""
 
 
 @dataclass(frozen=True)
@@ -112,8 +114,3 @@ def read_verified(path: Path, sha256: str) -> bytes:
             f"`maxmincaps data get {path.parent.name}` fetches it again"
         )
     return content
-
-
-def writing(path: Path) -> AbstractContextManager[None]:
-    """Report an error of the cache's disk or folder in one line, with the way to choose another one."""
-    return reporting_write_errors(path, ADVICE)

