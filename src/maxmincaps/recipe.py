@@ -30,6 +30,8 @@ from maxmincaps.files import read_text
 
 RENAMED = {"average": "ema_decay", "pace": "layer_rates"}
 """Settings that had another name in version 0.1: old name, new name. Files with old names stay readable."""
+FIRST_DEFAULTS = {"relu": True}
+"""Settings whose default has changed, with their first default. Fingerprints count against these."""
 REMOVED = ("watch",)
 """Settings of version 0.1 that have no effect any more. Files that hold them stay readable."""
 
@@ -148,8 +150,8 @@ class NetworkSettings(Settings):
     class_pose: int = Field(16, ge=1)
     """Numbers in a class capsule."""
 
-    relu: bool = True
-    """ReLU in PrimaryCaps."""
+    relu: bool = False
+    """ReLU in PrimaryCaps, as in the paper's text. With it many capsules become inactive (docs/results.md)."""
 
     squash_parts: bool = True
     """Squash the capsules of PrimaryCaps."""
@@ -340,7 +342,8 @@ class Recipe(MachineSettings, TrainingSettings, NetworkSettings, DataSettings):
         Settings at their default do not count, so that a setting added later leaves older fingerprints as they are.
         For the same reason, renamed settings count under their first name.
         """
-        identity = self.model_dump(mode="json", include=set(IDENTITY), exclude_defaults=True)
+        identity = self.model_dump(mode="json", include=set(IDENTITY) - FIRST_DEFAULTS.keys(), exclude_defaults=True)
+        identity |= {name: value for name, first in FIRST_DEFAULTS.items() if (value := getattr(self, name)) != first}
         for old, new in RENAMED.items():
             if new in identity:
                 identity[old] = identity.pop(new)

@@ -17,7 +17,7 @@ from maxmincaps.benchmark.worker import SHAPES, Case, build, build_step
 @pytest.mark.parametrize("outside", [False, True])
 def test_the_textbook_gives_our_answers_with_our_weights(network, outside):
     torch.manual_seed(0)
-    ours = CapsNet(image_shape=SHAPES[network], full_backpropagation=not outside).double()
+    ours = CapsNet(image_shape=SHAPES[network], relu=True, full_backpropagation=not outside).double()
     fold_multipliers(ours)  # so that gradients can be compared
     textbook = TextbookCapsNet(SHAPES[network], routing_outside_autograd=outside).double()
     _take_weights(textbook, ours)

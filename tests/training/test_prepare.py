@@ -74,7 +74,7 @@ def test_what_a_recipe_says_of_a_layer_goes_before_its_pace(tiny):
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("squash_parts", False), ("primary_scale", 0.5), ("relu", False), ("start", 0.01), ("low", -1.0), ("high", 0.1)],
+    [("squash_parts", False), ("primary_scale", 0.5), ("relu", True), ("start", 0.01), ("low", -1.0), ("high", 0.1)],
 )
 def test_a_setting_of_the_recipe_reaches_the_network(tiny, name, value):
     plain, other = (network_for(tiny(**changes), (1, 28, 28), 10) for changes in ({}, {name: value}))

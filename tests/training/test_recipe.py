@@ -29,7 +29,7 @@ def test_a_wrong_setting_is_one_line_and_not_a_report_of_pydantics(settings, say
 
 
 def test_settings_of_the_first_version_are_read_and_keep_their_fingerprint():
-    old = {"average": 0.5, "pace": "slow", "watch": 3}
+    old = {"average": 0.5, "pace": "slow", "watch": 3, "relu": True}  # files have every setting
     recipe = recipe_from(old, "recipe.json")
     assert (recipe.ema_decay, recipe.layer_rates) == (0.5, "slow")
     assert recipe.fingerprint() == "3938cb7122a5"  # that of version 0.1

@@ -54,7 +54,7 @@ def build(case: Case) -> nn.Module:
     if case.contestant == "bare convolutions":
         maps = 256 if shape[0] == 1 else 512
         return nn.Sequential(nn.Conv2d(shape[0], 256, 9), nn.ReLU(), nn.Conv2d(256, maps, 9, stride=2))
-    return CapsNet(image_shape=shape, normalization=case.normalization, iterations=case.iterations)
+    return CapsNet(image_shape=shape, normalization=case.normalization, iterations=case.iterations, relu=True)
 
 
 def build_step(case: Case, device: torch.device = CPU) -> Callable[[], None]:

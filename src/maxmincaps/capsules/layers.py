@@ -75,7 +75,7 @@ class PrimaryCapsules(nn.Module):
         kernel: int = 9,
         stride: int = 2,
         padding: int = 0,
-        relu: bool = True,
+        relu: bool = False,
         squash: bool = True,
         scale: float = 1.0,
         scale_bias: bool = True,

@@ -67,7 +67,7 @@ class CapsNet(nn.Module):
         padding: Zero padding of both convolutions: "valid" (none) or "same", which takes odd kernels.
         part_pose: Numbers in the pose of a PrimaryCaps capsule.
         class_pose: Numbers in the pose of a class capsule.
-        relu: Whether PrimaryCaps applies ReLU.
+        relu: Whether PrimaryCaps applies ReLU, as the paper writes. With it many capsules become inactive.
         squash_parts: Whether PrimaryCaps applies squash.
         primary_scale: Factor on the pre-activations of PrimaryCaps.
         scale_primary_bias: Whether `primary_scale` applies to the bias of PrimaryCaps too.
@@ -111,7 +111,7 @@ class CapsNet(nn.Module):
         padding: Literal["valid", "same"] = "valid",
         part_pose: int = 8,
         class_pose: int = 16,
-        relu: bool = True,
+        relu: bool = False,
         squash_parts: bool = True,
         primary_scale: float = 1.0,
         scale_primary_bias: bool = True,
