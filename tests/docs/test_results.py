@@ -53,3 +53,37 @@ def test_the_tables_of_a_page_are_the_reports(page):
 def test_the_figures_of_a_page_are_the_reports(page):
     for copy, figure in fill().figures(page).items():
         assert copy.read_bytes() == figure.read_bytes()
+
+
+TABLE = """\
+| Line |  Best | Our budget                                 |
+| ---- | ----: | ------------------------------------------ |
+| a    | 98.50 | 8 epochs of 10,000 images                  |
+| b    |  97.1 | 4 epochs of 10,000 images, products in bf16 |"""
+
+
+def test_a_page_has_budgets_as_epochs_times_images_and_the_rest_of_them_below():
+    assert fill().with_short_budgets(TABLE) == [
+        "| Line |  Best | Epochs × images |\n"
+        "| ---- | ----: | --------------- |\n"
+        "| a    | 98.50 | 8 × 10,000      |\n"
+        "| b    |  97.1 | 4 × 10,000      |",
+        "4 × 10,000: products in bf16.",
+    ]
+
+
+def test_a_budget_that_all_rows_share_stands_below_the_table_alone():
+    rows, note = fill().with_short_budgets("\n".join(TABLE.splitlines()[:3]))
+    assert "budget" not in rows
+    assert "8 epochs of 10,000 images" in note
+
+
+def test_budgets_that_would_look_the_same_are_kept_in_full():
+    rows, *notes = fill().with_short_budgets(TABLE.replace("4 epochs", "8 epochs"))
+    assert "8 epochs of 10,000 images, products in bf16" in rows
+    assert notes == []
+
+
+def test_a_page_has_a_note_of_several_tables_once():
+    text = "".join(f"<!-- results: table {name} -->\n<!-- results: end -->\n" for name in ("table-1", "table-4"))
+    assert fill().filled(text).count("± is the sample standard deviation") == 1
