@@ -1,7 +1,8 @@
 """The explorer's page: one image, routed by two networks or with two normalizations side by side."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import wraps
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,10 +12,8 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from maxmincaps.app import asset, uploads
-from maxmincaps.app.handlers import Handlers
+from maxmincaps.app.handlers import Handlers, View
 from maxmincaps.app.routed import AS_TRAINED, NORMALIZATION_CHOICES, load_models
-from maxmincaps.app.samples import Samples
-from maxmincaps.app.theme import theme
 from maxmincaps.training.predict import size_before_crop
 from maxmincaps.training.run import Run
 
@@ -29,6 +28,17 @@ NEEDED_ROUTES = re.compile(
     r"|POST /gradio_api/run/predict"
 )
 """Everything that the page in the browser asks for. Pictures come inside events: no file is taken or given."""
+FONTS = ["system-ui", "-apple-system", "Segoe UI", "Roboto", "sans-serif"]
+"""Of the system, so that nothing is loaded from elsewhere."""
+THEME = {
+    "ground": "body_background_fill background_fill_secondary",
+    "ink": "body_text_color button_secondary_text_color",
+    "faint": "body_text_color_subdued block_label_text_color block_title_text_color",
+    "paper": "background_fill_primary block_background_fill input_background_fill button_secondary_background_fill",
+    "line": "block_border_color border_color_primary button_secondary_border_color",
+    "accent": "border_color_accent slider_color",
+}
+"""The colours of `palette.css`, which are light or dark by themselves, and the parts of Gradio's theme in them."""
 MOST_BYTES = 2 * uploads.MOST_BYTES
 """Of one request: a picture in base64 and the values of the page."""
 MOST_VISITORS = 200
@@ -49,7 +59,9 @@ UPLOAD = f"""<label>A picture: PNG, JPEG, GIF, WebP, BMP, TIFF
 
 def explorer_page(folders: Sequence[Path], weights: Literal["best", "last"] = "best") -> FastAPI:
     """Build the ASGI application that shows trained runs, given their folders and which weights to use."""
-    handlers = Handlers(load_models(folders, weights), Samples.of(folders[0]), size_before_crop(Run(folders[0])))
+    handlers = Handlers(
+        load_models(folders, weights), uploads.Samples.of(folders[0]), size_before_crop(Run(folders[0]))
+    )
     app = FastAPI(openapi_url=None)
     app.add_middleware(OnlyNeededRoutes)
     blocks = _Page(handlers).blocks()
@@ -65,9 +77,20 @@ def explorer_page(folders: Sequence[Path], weights: Literal["best", "last"] = "b
         mcp_server=False,
         enable_monitoring=False,
         max_file_size=1,
-        theme=theme(),
+        theme=_theme(),
         css=asset("palette.css") + asset("explorer.css"),
     )
+
+
+def _theme() -> gr.themes.Base:
+    colours = {
+        f"{part}{dark}": f"var(--{colour})"
+        for colour, parts in THEME.items()
+        for part in parts.split()
+        for dark in ("", "_dark")
+    }
+    base = gr.themes.Base(font=FONTS, font_mono=["ui-monospace", "monospace"], radius_size="sm", spacing_size="sm")
+    return base.set(color_accent="var(--accent)", **colours)
 
 
 class OnlyNeededRoutes:
@@ -221,31 +244,48 @@ class _Page:
         }
         call, numbers = self.handlers, [*self.pose, self.capsule]
         of_class = [*self.histograms, *self.support]
+        routed = [*self.answers, *of_class, *self.children, *numbers]
         everything = [
             *(self.view, self.note, *self.answers, *of_class, self.parent, *self.child, *self.children, *numbers)
         ]
         networks = [*self.networks, self.iteration, self.side]
-        number, again = [self.number, *networks], [self.view, *networks]
         shown = [self.view, self.iteration, self.parent, *self.child, self.side]
         capsule = [self.view, self.iteration, self.side, *self.pose]
+
+        def on(event: Callable, handler: Callable, inputs: Any, outputs: Any) -> Any:
+            return event(handler, inputs, outputs, **quick)
+
+        def change(event: Callable, handler: Callable, inputs: Sequence[Any], outputs: Sequence[Any]) -> Any:
+            """Call a handler of a view, or change nothing as long as there is no view."""
+
+            @wraps(handler)
+            def handle(view: View | None, *values: Any) -> Any:
+                if view is None:
+                    return [gr.skip()] * len(outputs) if len(outputs) > 1 else gr.skip()
+                return handler(view, *values)
+
+            return on(event, handle, inputs, outputs)
+
+        number = [self.number, *networks]
         redrawn = [
-            self.pad.submit(call.draw, networks, everything, **quick),
-            self.file.submit(call.upload, networks, everything, **quick),
-            self.iteration.input(
-                call.change_iteration, shown, [*self.answers, *of_class, *self.children, *numbers], **quick
-            ),
-            *(on(call.sample, number, everything, **quick) for on in (self.number.submit, self.number.blur, page.load)),
+            on(self.pad.submit, call.draw, networks, everything),
+            on(self.file.submit, call.upload, networks, everything),
             *(
-                button.click(choose, self.number, self.number, **quick).then(call.sample, number, everything, **quick)
+                on(event, call.sample, number, everything)
+                for event in (self.number.submit, self.number.blur, page.load)
+            ),
+            *(
+                on(on(button.click, choose, self.number, self.number).then, call.sample, number, everything)
                 for button, choose in ((self.random, call.random_image), (self.mistake, call.misclassified_image))
             ),
-            *(chooser.input(call.reroute, again, everything, **quick) for chooser in self.networks),
-            *(on(call.reset_pose, capsule[:3], numbers, **quick) for on in (self.side.input, self.reset.click)),
-            *(slider.input(call.decode_pose, capsule, self.capsule, **quick) for slider in self.pose),
+            change(self.iteration.input, call.change_iteration, shown, routed),
+            *(change(one.input, call.reroute, [self.view, *networks], everything) for one in self.networks),
+            *(change(event, call.reset_pose, capsule[:3], numbers) for event in (self.side.input, self.reset.click)),
+            *(change(slider.input, call.decode_pose, capsule, [self.capsule]) for slider in self.pose),
         ]
-        self.parent.input(call.change_class, shown[:3], of_class, **quick)
+        change(self.parent.input, call.change_class, shown[:3], of_class)
         for slider in self.child:
-            slider.input(call.change_child, [self.view, self.iteration, *self.child], self.children, **quick)
+            change(slider.input, call.change_child, [self.view, self.iteration, *self.child], self.children)
         # The sheet has 176 pictures. It follows in a request of its own, so that no answer waits for it.
         for event in redrawn:
-            event.then(call.decode_perturbations, capsule, self.sheet, **quick)
+            change(event.then, call.decode_perturbations, capsule, [self.sheet])

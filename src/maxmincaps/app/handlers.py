@@ -9,8 +9,7 @@ from typing import Any
 import gradio as gr
 
 from maxmincaps.app import panels, uploads
-from maxmincaps.app.routed import Model, RoutedImage, child_index, route_both, strongest_children
-from maxmincaps.app.samples import Samples
+from maxmincaps.app.routed import Model, RoutedImage, child_index, route, strongest_children
 from maxmincaps.errors import InputError
 from maxmincaps.training.predict import Picture, central, in_proportion
 
@@ -23,7 +22,7 @@ class View:
     note: str
     sides: tuple[RoutedImage, RoutedImage]
 
-    def draw(self, panel: Callable[..., str], *arguments: int) -> list[str]:
+    def draw(self, panel: Callable[..., str], *arguments: Any) -> list[str]:
         """Draw a panel of both sides, each in its own colour."""
         colours = panels.side_colours(*self.sides)
         return [panel(side, colour, *arguments) for side, colour in zip(self.sides, colours, strict=True)]
@@ -32,20 +31,21 @@ class View:
 class Handlers:
     """Functions from the page's values to its outputs, in the order in which the page lists them.
 
+    Those that take a view are not called before there is one.
+
     Args:
         models: The networks to choose from.
         samples: Test images, if they are on this machine.
         size: (height, width) of a test image, before the window that the network sees is cut from it.
     """
 
-    def __init__(self, models: Sequence[Model], samples: Samples | None, size: tuple[int, int]) -> None:
+    def __init__(self, models: Sequence[Model], samples: uploads.Samples | None, size: tuple[int, int]) -> None:
         self.models = {model.name: model for model in models}
         self.first = models[0]
         self.samples = samples
         self.shape = (self.first.network.image_shape[0], *size)
         self.iterations = max(model.shown_iterations for model in models)
         self.pose_size = max(model.recipe.class_pose for model in models)
-        self.redrawn = 2 * 4 + self.pose_size + 1  # four panels on two sides, the capsule's values, its reconstruction
         # One thread decodes and routes for all visitors: a decoded picture is large, and so is what the allocator
         # keeps for each thread that has decoded one; torch uses all cores for one image anyway.
         self.worker = ThreadPoolExecutor(1)
@@ -90,21 +90,22 @@ class Handlers:
 
     def _unchanged(self, problem: str) -> list[Any]:
         note = f'<p class="trouble" role="alert">{escape(problem)}</p>' if problem else ""
-        class_and_child = 1 + 3
-        return [gr.skip(), note, *[gr.skip()] * (class_and_child + self.redrawn)]
+        rest = 2 * 4 + 1 + 3 + self.pose_size + 1  # panels, class, child, the capsule's values, its reconstruction
+        return [gr.skip(), note, *[gr.skip()] * rest]
 
-    def reroute(self, view: View | None, *networks: Any) -> list[Any]:
+    def reroute(self, view: View, *networks: Any) -> list[Any]:
         """Route the same image with the networks and normalizations that are chosen now."""
-        return self._route(view.image, view.note, networks) if view else self._unchanged("")
+        return self._route(view.image, view.note, networks)
 
     def _route(self, image: Picture, note: str, networks: Sequence[Any]) -> list[Any]:
-        left_run, left_name, right_run, right_name, iteration, side = networks
-        left, right = (self.models[left_run], left_name), (self.models[right_run], right_name)
-        view = View(image, note, self.worker.submit(route_both, image, left, right, self.iterations).result())
-        step = self._step(iteration)
-        first = view.sides[0]
-        parent = first.predicted(step)
-        strongest = strongest_children(first, step, parent, 1)
+        *chosen, iteration, side = networks
+        left, right = (
+            self.worker.submit(route, image, self.models[run], normalization, self.iterations).result()
+            for run, normalization in (chosen[:2], chosen[2:])
+        )
+        view, step = View(image, note, (left, right)), self._step(iteration)
+        parent = left.predicted(step)
+        strongest = strongest_children(left, step, parent, 1)
         child = strongest[0][1:4] if strongest else (0, 0, 0)
         return [
             view,
@@ -112,7 +113,7 @@ class Handlers:
             *view.draw(panels.answer, step),
             *view.draw(panels.histograms, step, parent),
             *view.draw(panels.support, step, parent),
-            first.model.classes[parent],
+            left.model.classes[parent],
             *child,
             *self.change_child(view, iteration, *child),
             *self.reset_pose(view, iteration, side),
@@ -120,11 +121,9 @@ class Handlers:
 
     # Other parts of the same view
 
-    def change_iteration(self, view: View | None, iteration: Any, parent: str, *rest: Any) -> list[Any]:
+    def change_iteration(self, view: View, iteration: Any, parent: str, *rest: Any) -> list[Any]:
         """Show another iteration."""
         *child, side = rest
-        if view is None:
-            return [gr.skip()] * self.redrawn
         return [
             *view.draw(panels.answer, self._step(iteration)),
             *self.change_class(view, iteration, parent),
@@ -132,45 +131,37 @@ class Handlers:
             *self.reset_pose(view, iteration, side),
         ]
 
-    def change_class(self, view: View | None, iteration: Any, parent: str) -> list[Any]:
+    def change_class(self, view: View, iteration: Any, parent: str) -> list[Any]:
         """Show the logits, coefficients and contributions of another class."""
-        if view is None:
-            return [gr.skip()] * 4
         step, number = self._step(iteration), self.first.classes.index(parent)
         return [*view.draw(panels.histograms, step, number), *view.draw(panels.support, step, number)]
 
-    def change_child(self, view: View | None, iteration: Any, *child: Any) -> list[Any]:
+    def change_child(self, view: View, iteration: Any, *child: Any) -> list[Any]:
         """Show another child."""
-        if view is None:
-            return [gr.skip()] * 2
         step, place = self._step(iteration), [_whole(part, 0, 1 << 20) for part in child]
-        colours = panels.side_colours(*view.sides)
-        return [
-            panels.one_child(side, colour, step, child_index(side.model, *place))
-            for side, colour in zip(view.sides, colours, strict=True)
-        ]
 
-    def reset_pose(self, view: View | None, iteration: Any, side: str) -> list[Any]:
+        def draw(side: RoutedImage, colour: str) -> str:
+            return panels.one_child(side, colour, step, child_index(side.model, *place))
+
+        return view.draw(draw)
+
+    def reset_pose(self, view: View, iteration: Any, side: str) -> list[Any]:
         """Set the sliders to the values of the predicted class's capsule."""
-        if view is None:
-            return [gr.skip()] * (self.pose_size + 1)
         found, step = view.sides[side == "right"], self._step(iteration)
         pose = found.poses[step, found.predicted(step)].tolist()
         shown = [gr.update(value=round(value, 2), visible=True) for value in pose]
         unused = [gr.update(value=0, visible=False)] * (self.pose_size - len(pose))
         return [*shown, *unused, panels.capsule(found, step, pose)]
 
-    def decode_pose(self, view: View | None, iteration: Any, side: str, *pose: Any) -> Any:
+    def decode_pose(self, view: View, iteration: Any, side: str, *pose: Any) -> str:
         """Show the reconstruction from the values of the sliders."""
         return self._decode(panels.capsule, view, iteration, side, pose)
 
-    def decode_perturbations(self, view: View | None, iteration: Any, side: str, *pose: Any) -> Any:
+    def decode_perturbations(self, view: View, iteration: Any, side: str, *pose: Any) -> str:
         """Show the reconstructions with each value of the sliders moved a little."""
         return self._decode(panels.perturbed, view, iteration, side, pose)
 
-    def _decode(self, panel: Callable[..., str], view: View | None, iteration: Any, side: str, pose: Any) -> Any:
-        if view is None:
-            return gr.skip()
+    def _decode(self, panel: Callable[..., str], view: View, iteration: Any, side: str, pose: Sequence[Any]) -> str:
         found, step = view.sides[side == "right"], self._step(iteration)
         return panel(found, step, [min(1.0, max(-1.0, float(value))) for value in pose[: found.poses.shape[2]]])
 

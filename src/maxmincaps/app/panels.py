@@ -1,15 +1,23 @@
-"""The explorer's panels about one routed image, as HTML."""
+"""The explorer's panels about one routed image. This module computes what `assets/panels.html` draws."""
 
+import base64
+import io
+import math
 from collections.abc import Sequence
-from html import escape
+from typing import Any
 
-from maxmincaps.app import drawings, routed
-from maxmincaps.app.routed import Quantity, RoutedImage
-from maxmincaps.training.predict import recognised
+import torch
+from jinja2 import Environment
+from PIL import Image
+from torch.nn import functional
+
+from maxmincaps.app import asset, routed
+from maxmincaps.app.routed import RoutedImage
+from maxmincaps.training.predict import Picture, recognised
 from maxmincaps.wording import pluralize
 
 COLOURS = {"softmax": "var(--softmax)", "max-min": "var(--max-min)"}
-TITLES: dict[Quantity, str] = {"logits": "Logits", "couplings": "Routing coefficients"}
+_draw: Any = Environment(autoescape=True).from_string(asset("panels.html"), globals={"log10": math.log10}).module
 
 
 def side_colours(left: RoutedImage, right: RoutedImage) -> tuple[str, str]:
@@ -20,106 +28,103 @@ def side_colours(left: RoutedImage, right: RoutedImage) -> tuple[str, str]:
 
 def answer(found: RoutedImage, colour: str, iteration: int) -> str:
     """Show the predicted class, the length of every class capsule, and the reconstruction."""
-    classes, predicted = found.model.classes, found.predicted(iteration)
+    recipe, predicted = found.model.recipe, found.predicted(iteration)
     values = found.lengths[iteration].tolist()
-    result, length = escape(classes[predicted]), f"length {values[predicted]:.2f}"
-    if not recognised(values[predicted], found.model.recipe):
-        result, length = "nothing", f"recognised, {length}"
-    decoded = routed.reconstruction(found, iteration)
-    pictures = drawings.picture(found.image, "The image as the network sees it", "input")
-    pictures += drawings.picture(decoded, f"The reconstruction of {classes[predicted]}", "reconstruction")
-    # A run is often named by its normalization, which need not be repeated.
-    repeated = found.normalization in found.model.name.split(", ")
-    names = found.model.name if repeated else f"{found.model.name} · {found.normalization}"
-    after = pluralize(iteration + 1, "iteration") + _difference_from_training(found, iteration)
-    return (
-        f'<div class="answer"><p class="result" aria-live="polite"><b style="color:{colour}">{result}</b> '
-        f'<span>{length}</span></p><p class="faint">{escape(names)} · after {after}</p>'
-        f'<div class="evidence"><div>{pictures}</div>{drawings.lengths(values, classes, colour)}</div></div>'
-    )
+    trained = [recipe.normalization] * (found.normalization != recipe.normalization)
+    trained += [pluralize(recipe.iterations, "iteration")] * (iteration + 1 != recipe.iterations)
+    after = pluralize(iteration + 1, "iteration") + (f"; trained with {' and '.join(trained)}" if trained else "")
+    pictures = (_png_url(one) for one in (found.image, routed.reconstruction(found, iteration)))
+    return _draw.answer(found, colour, values, predicted, recognised(values[predicted], recipe), *pictures, after)
 
 
 def histograms(found: RoutedImage, colour: str, iteration: int, parent: int) -> str:
     """Show histograms of logits and routing coefficients."""
-    name, parts = found.model.classes[parent], []
-    for quantity, title in TITLES.items():
-        counts = routed.histogram(found, iteration, quantity, parent)
-        words = f"Histogram of {title.lower()} at iteration {iteration + 1}"
-        parts.append(f"<div><h4>{title}</h4>{drawings.histogram(counts, words, name, colour)}</div>")
-    legend = f"counts: class {escape(name)} in front, all classes pale"
-    return f'<div class="pair">{"".join(parts)}</div><p class="faint">{legend}</p>'
+    return _draw.histograms(
+        {
+            "Logits": routed.histogram(found, iteration, "logits", parent),
+            "Routing coefficients": routed.histogram(found, iteration, "couplings", parent),
+        },
+        *(iteration, found.model.classes[parent], colour, _ticks),
+    )
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    """Return two to four round numbers in a range."""
+    rough = (high - low) / 3
+    size = 10 ** math.floor(math.log10(rough))
+    step = next(size * factor for factor in (1, 2, 5, 10) if size * factor >= rough)
+    first = math.ceil(low / step - 1e-9)
+    return [round(number * step, 10) + 0.0 for number in range(first, math.floor(high / step + 1e-9) + 1)]
 
 
 def support(found: RoutedImage, colour: str, iteration: int, parent: int) -> str:
     """Show which positions and types of children support which class, and the largest coefficients for one class."""
-    model, name = found.model, found.model.classes[parent]
-    _, rows, columns = model.network.grid
-    fields = [[routed.receptive_field(model, row, column) for column in range(columns)] for row in range(rows)]
+    classes, contributions = found.model.classes, found.contributions_on_grid(iteration)
+    strongest, parents = contributions.sum(dim=0).max(dim=-1)
+    shares = (strongest / strongest.max().clamp(min=1e-9)).clamp(min=0).sqrt().tolist()
+    marks = [
+        (routed.receptive_field(found.model, row, column), int(parents[row, column]), share)
+        for row, line in enumerate(shares)
+        for column, share in enumerate(line)
+        if share > 0
+    ]
+    counted = parents.flatten().bincount(minlength=len(classes))
+    commonest = counted.argsort(descending=True)[:3].tolist()
+    in_words = ", ".join(f"{classes[parent]} {int(counted[parent])}" for parent in commonest)
+    by_type = contributions.sum(dim=(1, 2))
+    largest = divmod(int(by_type.argmax()), len(classes))
+    by_class = (by_type / by_type.max().clamp(min=1e-9)).clamp(min=0).T.tolist()
     children = routed.strongest_children(found, iteration, parent)
-    framed = [(child, fields[child.row][child.column]) for child in children]
-    by_position = routed.contributions_by_position(found, iteration)
-    lines = "".join(
-        f"<tr><td>{child.type}</td><td>{child.row}, {child.column}</td><td>{child.coupling:.3f}</td>"
-        f"<td>{child.contribution:.3f}</td></tr>"
-        for child in children
+    return _draw.support(
+        *(found, colour, classes[parent], _darkened(found), _spacing(found), marks, in_words),
+        *(children, by_class, largest),
     )
-    return (
-        f'<div class="support"><div class="pair">'
-        f"<figure>{drawings.position_map(found.image, by_position, fields, model.classes)}"
-        "<figcaption>the class that each position supports most</figcaption></figure>"
-        f"<figure>{drawings.field_map(found.image, framed, name, colour)}"
-        f"<figcaption>receptive fields of the largest coefficients for {escape(name)}</figcaption></figure></div>"
-        "<table><thead><tr><th>type</th><th>row, column</th><th>coefficient</th><th>contribution</th></tr></thead>"
-        f"<tbody>{lines or '<tr><td colspan=4>every child is inactive</td></tr>'}</tbody></table>"
-        f"{drawings.type_map(routed.contributions_by_type(found, iteration), model.classes, colour)}"
-        f'<p class="faint">contributions of {model.network.grid[0]} types of capsules, one column each</p></div>'
-    )
+
+
+def _spacing(found: RoutedImage) -> float:
+    """Return the distance of neighbouring receptive fields in pixels."""
+    first, second = (routed.receptive_field(found.model, 0, column) for column in range(2))
+    return second.left - first.left if found.model.network.grid[2] > 1 else max(1.0, first.size / 4)
 
 
 def one_child(found: RoutedImage, colour: str, iteration: int, index: int) -> str:
     """Show one child's receptive field, and its logits and routing coefficients for every class."""
-    model = found.model
     couplings = found.couplings[iteration, index]
     parent = int(couplings.argmax())
-    child = routed.child_at(found, iteration, index, parent)
-    field = routed.receptive_field(model, child.row, child.column)
+    name = found.model.classes[parent]
     if not found.active_children(iteration)[index]:
         state = "is inactive: its prediction vectors are zero"
     elif couplings.max() == couplings.min():
         state = "has the same coefficient for every class"
     else:
-        state = f"has its largest coefficient for {escape(model.classes[parent])}"
-    logits = drawings.columns(found.logits[iteration, index].tolist(), model.classes, "logits", colour)
-    coefficients = drawings.columns(couplings.tolist(), model.classes, "routing coefficients", colour, least_top=1.0)
-    seen = drawings.field_map(found.image, [(child, field)], model.classes[parent], colour)
-    return (
-        f'<div class="child"><p class="faint">child {index} of {found.logits.shape[1]:,} {state}</p>'
-        f'<div class="beside"><figure>{seen}<figcaption>receptive field</figcaption></figure>'
-        f"{logits}{coefficients}</div></div>"
-    )
+        state = f"has its largest coefficient for {name}"
+    child, logits = routed.child_at(found, iteration, index, parent), found.logits[iteration, index]
+    return _draw.one_child(found, colour, _darkened(found), child, state, logits.tolist(), couplings.tolist(), name)
 
 
 def capsule(found: RoutedImage, iteration: int, pose: Sequence[float]) -> str:
     """Show the reconstruction from the predicted class's capsule, as routed and with the values of the sliders."""
-    name = found.model.classes[found.predicted(iteration)]
-    before, after = routed.reconstruction(found, iteration), routed.reconstruction(found, iteration, pose)
-    unchanged = found.poses[iteration, found.predicted(iteration)].tolist()
-    moved = max(abs(now - then) for now, then in zip(pose, unchanged, strict=True)) > 5e-3
-    pair = drawings.picture(before, f"The reconstruction of {name} as routed", "as routed")
-    pair += drawings.picture(after, f"The reconstruction of {name} with the values of the sliders", "with the sliders")
-    state = "values changed" if moved else "values as routed"
-    return f'<p class="faint">capsule of {escape(name)}: {state}</p><div class="pair">{pair}</div>'
+    predicted = found.predicted(iteration)
+    moved = (found.poses[iteration, predicted] - torch.tensor(pose)).abs().max().item() > 5e-3
+    pictures = (_png_url(routed.reconstruction(found, iteration, values)) for values in (None, pose))
+    return _draw.capsule(found.model.classes[predicted], *pictures, moved)
 
 
 def perturbed(found: RoutedImage, iteration: int, pose: Sequence[float]) -> str:
     """Show each value of the predicted class's capsule moved from −0.25 to 0.25."""
-    laid = drawings.sheet(routed.perturbations(found, iteration, pose))
-    alt = f"{len(pose)} rows, one for each value of the capsule, moved from −0.25 at the left to 0.25 at the right"
-    return f'<figure class="picture sheet"><img src="{drawings.png_url(laid)}" alt="{alt}"></figure>'
+    pictures = functional.pad(routed.perturbations(found, iteration, pose), (0, 1, 0, 1))  # a gap of one pixel
+    sheet = pictures.permute(2, 0, 3, 1, 4).flatten(3, 4).flatten(1, 2)
+    return _draw.perturbed(_png_url(sheet[:, :-1, :-1]), len(pose))
 
 
-def _difference_from_training(found: RoutedImage, iteration: int) -> str:
-    recipe = found.model.recipe
-    trained = [recipe.normalization] * (found.normalization != recipe.normalization)
-    trained += [pluralize(recipe.iterations, "iteration")] * (iteration + 1 != recipe.iterations)
-    return escape(f"; trained with {' and '.join(trained)}") if trained else ""
+def _darkened(found: RoutedImage) -> str:
+    return _png_url(found.image * 0.75)
+
+
+def _png_url(picture: Picture) -> str:
+    """Return an image as a data URL."""
+    pixels = picture.detach().clamp(0, 1).mul(255).round().to(torch.uint8)
+    image = Image.fromarray(pixels[0].numpy() if len(pixels) == 1 else pixels.permute(1, 2, 0).numpy())
+    buffer = io.BytesIO()
+    image.save(buffer, "PNG")
+    return f"data:image/png;base64,{base64.b64encode(buffer.getvalue()).decode()}"

@@ -28,9 +28,9 @@ AS_TRAINED = "as trained"
 NORMALIZATION_CHOICES = (AS_TRAINED, *NORMALIZATIONS)
 FEWEST_SHOWN = 5
 """Iterations that are shown at least, also of a network that was trained with fewer."""
-Quantity = Literal["logits", "couplings"]
 NAME_PARTS = {"normalization": "{}", "dataset": "{}", "iterations": "r = {}", "seed": "seed {}"}
 """The settings by which runs are named, and their form."""
+BINS = 40
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,12 +43,8 @@ class Model:
     classes: tuple[str, ...]
 
     @classmethod
-    def load(cls, folder: Path, name: str, weights: Literal["best", "last"] = "best") -> Self:
-        """Load the network of a run folder.
-
-        Raises:
-            InputError: If the network does not route, as one with a linear head.
-        """
+    def load(cls, folder: Path, name: str, weights: Literal["best", "last"]) -> Self:
+        """Load the network of a run folder; one that does not route, as with a linear head, is an `InputError`."""
         run = Run(folder)
         if run.recipe.head != "capsules":
             raise InputError(f"{folder}: expected a network with routed capsules, found the head {run.recipe.head!r}")
@@ -59,26 +55,20 @@ class Model:
         """The number of iterations that the page shows."""
         return max(self.recipe.iterations, FEWEST_SHOWN)
 
+    def describe_images(self) -> str:
+        """Return the shape of its images and its classes, in words."""
+        channels, height, width = self.network.image_shape
+        return f"{height}×{width}×{channels} of {', '.join(self.classes)}"
+
 
 def load_models(folders: Sequence[Path], weights: Literal["best", "last"] = "best") -> list[Model]:
-    """Load runs that can be shown together, each with the weights of its best epoch or of its last one.
-
-    Raises:
-        InputError: If they differ in the images that they take or in their classes.
-    """
+    """Load runs that can be shown together, because they take the same images and have the same classes."""
     models = [Model.load(folder, name, weights) for folder, name in zip(folders, _names(folders), strict=True)]
     for folder, model in zip(folders, models, strict=True):
-        kinds = [(one.network.image_shape, one.classes) for one in (models[0], model)]
-        if kinds[0] != kinds[1]:
-            raise InputError(
-                f"{folder}: expected images and classes as in {folders[0]}, {_kind(models[0])}, found {_kind(model)}"
-            )
+        expected, found = models[0].describe_images(), model.describe_images()
+        if found != expected:
+            raise InputError(f"{folder}: expected images as in {folders[0]}, {expected}, found {found}")
     return models
-
-
-def _kind(model: Model) -> str:
-    channels, height, width = model.network.image_shape
-    return f"{height}×{width}×{channels} of {model.classes[0]} … {model.classes[-1]}"
 
 
 def _names(folders: Sequence[Path]) -> list[str]:
@@ -105,12 +95,13 @@ class ReceptiveField(NamedTuple):
 
 
 class Child(NamedTuple):
-    """A capsule of PrimaryCaps: where it is, and its coefficient and contribution for one parent."""
+    """A capsule of PrimaryCaps: where it is, what it sees, and its coefficient and contribution for one parent."""
 
     index: int
     type: int
     row: int
     column: int
+    field: ReceptiveField
     coupling: float
     contribution: float
 
@@ -141,6 +132,10 @@ class RoutedImage:
         """
         return self.couplings * self.agreements / self.lengths.clamp(min=1e-12)[:, None, :]
 
+    def contributions_on_grid(self, iteration: int) -> Float[Tensor, "type row column parent"]:
+        """Return the contributions of an iteration by type and position of the children."""
+        return self.contributions[iteration].unflatten(0, self.model.network.grid)
+
     def predicted(self, iteration: int) -> int:
         """Return the class with the longest capsule."""
         return int(self.lengths[iteration].argmax())
@@ -151,57 +146,48 @@ class RoutedImage:
 
 
 @torch.inference_mode()
-def route_both(
-    image: Picture, left: tuple[Model, str], right: tuple[Model, str], iterations: int | None = None
-) -> tuple[RoutedImage, RoutedImage]:
-    """Route one image through two networks, or through one network with two normalizations.
-
-    Args:
-        image: Pixels in 0…1.
-        left: A model, and one of `NORMALIZATION_CHOICES`.
-        right: Likewise. If the model is the same, the prediction vectors are computed once.
-        iterations: Number of iterations. Default: as many as the page shows.
-    """
-    iterations = iterations or max(left[0].shown_iterations, right[0].shown_iterations)
-    if left[0] is right[0]:
-        first, second = _route(left[0], image, [left[1], right[1]], iterations)
-        return first, second
-    (first,), (second,) = (_route(model, image, [name], iterations) for model, name in (left, right))
-    return first, second
+def route(image: Picture, model: Model, normalization: str, iterations: int) -> RoutedImage:
+    """Route an image, pixels in 0…1, with one of `NORMALIZATION_CHOICES`."""
+    digits, trained = model.network.digits, normalization == AS_TRAINED
+    votes = digits.votes(model.network.parts(for_testing(model.recipe.with_changes(crop=0))(image.unsqueeze(0))))
+    normalize = digits.normalization if trained else normalization_of(normalization)
+    steps = list(routing_steps(votes, normalize, iterations, logit_gain=digits.logit_gain, bias=digits.bias))
+    return RoutedImage(
+        model=model,
+        normalization=model.recipe.normalization if trained else normalization,
+        image=image,
+        logits=torch.cat([step.logits for step in steps]),
+        couplings=torch.cat([step.couplings for step in steps]),
+        poses=torch.cat([step.poses for step in steps]),
+        agreements=torch.cat([votes.agreement(step.poses) for step in steps]),
+    )
 
 
-def _route(model: Model, image: Picture, normalizations: Sequence[str], iterations: int) -> list[RoutedImage]:
-    digits = model.network.digits
-    seen = for_testing(model.recipe.with_changes(crop=0))(image.unsqueeze(0))
-    votes = digits.votes(model.network.parts(seen))
-    routed = []
-    for name in normalizations:
-        normalize = digits.normalization if name == AS_TRAINED else normalization_of(name)
-        steps = list(routing_steps(votes, normalize, iterations, logit_gain=digits.logit_gain, bias=digits.bias))
-        routed.append(
-            RoutedImage(
-                model=model,
-                normalization=model.recipe.normalization if name == AS_TRAINED else name,
-                image=image,
-                logits=torch.cat([step.logits for step in steps]),
-                couplings=torch.cat([step.couplings for step in steps]),
-                poses=torch.cat([step.poses for step in steps]),
-                agreements=torch.cat([votes.agreement(step.poses) for step in steps]),
-            )
-        )
-    return routed
+class Histogram(NamedTuple):
+    """Counts in each bin between `low` and `high`, over all parents and for one of them."""
+
+    low: float
+    high: float
+    all_parents: list[float]
+    one_parent: list[float]
+
+    def middle(self, place: int) -> float:
+        """Return the middle of a bin."""
+        return self.low + (place + 0.5) * (self.high - self.low) / len(self.all_parents)
+
+    @property
+    def commonest(self) -> float:
+        """The middle of the fullest bin."""
+        return self.middle(self.all_parents.index(max(self.all_parents)))
+
+    @property
+    def range(self) -> tuple[float, float]:
+        """The middles of the first and the last bin that are not empty."""
+        filled = [place for place, count in enumerate(self.all_parents) if count]
+        return self.middle(filled[0]), self.middle(filled[-1])
 
 
-@dataclass(frozen=True, eq=False)
-class Histogram:
-    """Counts in each bin, over all parents and for one of them."""
-
-    edges: Float[Tensor, "edge"]
-    all_parents: Float[Tensor, "bin"]
-    one_parent: Float[Tensor, "bin"]
-
-
-def histogram(routed: RoutedImage, iteration: int, quantity: Quantity, parent: int, bins: int = 40) -> Histogram:
+def histogram(routed: RoutedImage, iteration: int, quantity: Literal["logits", "couplings"], parent: int) -> Histogram:
     """Count logits or couplings in bins that all iterations share, so that they can be compared."""
     values = getattr(routed, quantity)
     low, high = values.min().item(), values.max().item()
@@ -209,11 +195,8 @@ def histogram(routed: RoutedImage, iteration: int, quantity: Quantity, parent: i
         low, high = min(low, 0.0), max(high, 1.0)
     if high - low < 1e-6:
         low, high = low - 0.5, high + 0.5
-    edges = torch.linspace(low, high, bins + 1)
-    # The last bin includes its upper edge; clamping also catches what rounding would put outside.
-    place = ((values[iteration] - low) * (bins / (high - low))).long().clamp(0, bins - 1)
-    counts = [place.flatten().bincount(minlength=bins), place[:, parent].bincount(minlength=bins)]
-    return Histogram(edges, counts[0].float(), counts[1].float())
+    counted = (values[iteration], values[iteration, :, parent])
+    return Histogram(low, high, *(torch.histc(some, BINS, low, high).tolist() for some in counted))
 
 
 def receptive_field(model: Model, row: int, column: int) -> ReceptiveField:
@@ -235,7 +218,8 @@ def child_at(routed: RoutedImage, iteration: int, index: int, parent: int) -> Ch
     kind, place = divmod(index, rows * columns)
     row, column = divmod(place, columns)
     values = routed.couplings[iteration, index, parent], routed.contributions[iteration, index, parent]
-    return Child(index, kind, row, column, *(value.item() for value in values))
+    field = receptive_field(routed.model, row, column)
+    return Child(index, kind, row, column, field, *(value.item() for value in values))
 
 
 def child_index(model: Model, kind: int, row: int, column: int) -> int:
@@ -259,43 +243,28 @@ def strongest_children(routed: RoutedImage, iteration: int, parent: int, count: 
     return [child_at(routed, iteration, index, parent) for index in chosen]
 
 
-def contributions_by_position(routed: RoutedImage, iteration: int) -> Float[Tensor, "row column parent"]:
-    """Sum the contributions of all types at each position."""
-    return routed.contributions[iteration].unflatten(0, routed.model.network.grid).sum(dim=0)
-
-
-def contributions_by_type(routed: RoutedImage, iteration: int) -> Float[Tensor, "type parent"]:
-    """Sum the contributions of each type over all positions."""
-    types, rows, columns = routed.model.network.grid
-    return routed.contributions[iteration].unflatten(0, (types, rows * columns)).sum(dim=1)
-
-
-@torch.inference_mode()
 def reconstruction(routed: RoutedImage, iteration: int, pose: Sequence[float] | None = None) -> Picture:
     """Decode the predicted class's capsule, with the values `pose` in it if they are given."""
-    poses = _poses_with(routed, iteration, pose)
-    return routed.model.network.decoder(poses.unsqueeze(0), torch.tensor([routed.predicted(iteration)]))[0]
+    return _decode(routed, iteration, _pose(routed, iteration, pose)[None])[0]
 
 
-def _poses_with(routed: RoutedImage, iteration: int, pose: Sequence[float] | None) -> Float[Tensor, "parent pose"]:
-    poses = routed.poses[iteration].clone()
-    if pose is not None:
-        if len(pose) != poses.shape[1]:
-            raise InputError(f"expected {poses.shape[1]} values of a class capsule, found {len(pose)}")
-        poses[routed.predicted(iteration)] = torch.tensor(pose, dtype=poses.dtype)
-    return poses
+def perturbations(
+    routed: RoutedImage, iteration: int, pose: Sequence[float] | None = None
+) -> Float[Tensor, "value step channel height width"]:
+    """Decode the predicted class's capsule with each of its values moved from −0.25 to 0.25, one at a time."""
+    base = _pose(routed, iteration, pose)
+    moved = base + torch.linspace(-0.25, 0.25, 11)[:, None] * torch.eye(len(base))[:, None]
+    return _decode(routed, iteration, moved.flatten(0, 1)).unflatten(0, moved.shape[:2])
+
+
+def _pose(routed: RoutedImage, iteration: int, pose: Sequence[float] | None) -> Float[Tensor, "pose"]:
+    return routed.poses[iteration, routed.predicted(iteration)] if pose is None else torch.tensor(pose)
 
 
 @torch.inference_mode()
-def perturbations(
-    routed: RoutedImage, iteration: int, pose: Sequence[float] | None = None, most: float = 0.25, steps: int = 11
-) -> Float[Tensor, "value step channel height width"]:
-    """Decode the predicted class's capsule with each of its values moved from −`most` to `most`, one at a time."""
-    predicted, base = routed.predicted(iteration), _poses_with(routed, iteration, pose)
-    values = base.shape[1]
-    moved = base.expand(values, steps, *base.shape).clone()
-    offsets = torch.linspace(-most, most, steps)
-    for value in range(values):
-        moved[value, :, predicted, value] += offsets
-    decoded = routed.model.network.decoder(moved.flatten(0, 1), torch.full((values * steps,), predicted))
-    return decoded.unflatten(0, (values, steps))
+def _decode(routed: RoutedImage, iteration: int, capsules: Float[Tensor, "many pose"]) -> Tensor:
+    """Decode many capsules of the predicted class."""
+    predicted = routed.predicted(iteration)
+    poses = routed.poses[iteration].repeat(len(capsules), 1, 1)
+    poses[:, predicted] = capsules
+    return routed.model.network.decoder(poses, torch.full((len(capsules),), predicted))
