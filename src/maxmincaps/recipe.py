@@ -66,6 +66,10 @@ class DataSettings(Settings):
     grey: bool | None = None
     """Turn images grey (or, with --no-grey, coloured). Default: no change; for your own folder, as its first image."""
 
+    overlap: bool = False
+    """Lay over every image one of another class, both shifted by up to 4 pixels each way. An image then has two labels,
+    and its accuracy counts both. `--dataset multi-mnist` is mnist with this (Sabour et al., section 6)."""
+
     crop: int | None = Field(None, ge=0)
     """Random N×N windows for training, the central one for testing; 0 for none. Default: 24 for cifar10, else none."""
 
@@ -323,6 +327,9 @@ class Recipe(MachineSettings, TrainingSettings, NetworkSettings, DataSettings):
             )
         if self.batch_size % self.processes:
             raise ValueError(f"a batch of {self.batch_size} cannot be divided among {self.processes} processes")
+        without = ("shift", "rotate", "flip", "brightness", "crop", "class_weights")
+        if self.overlap and (found := [name for name in without if getattr(self, name)]):
+            raise ValueError(f"overlap cannot be combined with {found[0]}")
         if self.patience and not self.validation:
             raise ValueError("patience needs a validation set (validation): the test set must not decide when to stop")
         return self
@@ -352,7 +359,7 @@ class Recipe(MachineSettings, TrainingSettings, NetworkSettings, DataSettings):
     @property
     def run_name(self) -> str:
         """A readable name for the run folder, different for different recipes."""
-        dataset = Path(self.dataset).stem
+        dataset = ("multi-" if self.overlap else "") + Path(self.dataset).stem
         return f"{dataset}-{self.normalization}-r{self.iterations}-s{self.seed}-{self.fingerprint()}"
 
     def to_json(self) -> str:
@@ -428,7 +435,10 @@ def recipe_from(settings: Any, where: str) -> Recipe:
 
 
 def _with_new_names(settings: dict[str, Any]) -> dict[str, Any]:
-    return {RENAMED.get(name, name): value for name, value in settings.items() if name not in REMOVED}
+    settings = {RENAMED.get(name, name): value for name, value in settings.items() if name not in REMOVED}
+    if settings.get("dataset") == "multi-mnist":
+        settings |= {"dataset": "mnist", "overlap": True}
+    return settings
 
 
 def in_words(error: ValidationError) -> str:

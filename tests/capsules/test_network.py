@@ -10,7 +10,7 @@ from jaxtyping import TypeCheckError
 from maxmincaps import NORMALIZATIONS, CapsNet, Recipe, RoutedCapsules, capsule_loss, margin_loss, routing_steps, squash
 from maxmincaps.capsules.decoder import keep_only
 from maxmincaps.capsules.layers import PrimaryCapsules
-from maxmincaps.capsules.losses import capsule_losses
+from maxmincaps.capsules.losses import capsule_losses, hits
 from maxmincaps.errors import InputError
 from maxmincaps.recipe import NetworkSettings
 from maxmincaps.training.checkpoint import network_for
@@ -165,6 +165,30 @@ def test_the_margins_and_the_weight_of_absent_classes_by_hand():
     # First image, class 1: (0.8 − 0.3)² + 1 (0.8 − 0.2)² = 0.25 + 0.36. Second, class 0: nothing to improve.
     found = margin_loss(lengths, labels, high=0.8, low=0.2, down_weight=1.0)
     assert found.item() == pytest.approx((0.25 + 0.36) / 2)
+
+
+def test_the_margin_loss_of_several_labels_asks_for_all_of_them_by_hand():
+    lengths, labels = torch.tensor([[0.8, 0.3, 0.5]]), torch.tensor([[1, 0]])
+    # Classes 0 and 1 are present: (0.9 − 0.8)² + (0.9 − 0.3)²; class 2 is not: 0.5 (0.5 − 0.1)².
+    assert margin_loss(lengths, labels).item() == pytest.approx(0.01 + 0.36 + 0.08)
+
+
+def test_several_labels_are_reconstructed_one_by_one(images):
+    network, labels = CapsNet(**TINY), torch.tensor([[1, 2], [3, 0], [0, 4]])
+    together = network(images, labels).reconstruction
+    for number in range(2):
+        torch.testing.assert_close(together[:, number], network(images, labels[:, number]).reconstruction)
+    targets = torch.rand(*together.shape)
+    output = network(images, labels)
+    expected = margin_loss(output.lengths, labels) + 0.0005 * (together - targets).square().sum() / 3
+    torch.testing.assert_close(capsule_loss(output, targets, labels), expected)
+
+
+def test_an_image_of_two_classes_is_right_if_its_two_longest_capsules_are_these():
+    lengths = torch.tensor([[0.1, 0.9, 0.8, 0.2]] * 4)
+    labels = torch.tensor([[1, 2], [2, 1], [1, 3], [0, 3]])
+    assert hits(lengths, labels).tolist() == [True, True, False, False]
+    assert hits(lengths, labels[:, 0]).tolist() == [True, False, True, False]
 
 
 def test_the_capsule_loss_adds_the_weighted_squared_pixel_errors(images):

@@ -14,7 +14,7 @@ from maxmincaps.data.images import splits
 from maxmincaps.training.prepare import class_weights_for, learning_rate_at, losses_for
 from maxmincaps.training.run_images import images_seen
 from maxmincaps.training.step import train_step
-from maxmincaps.training.verify import evaluate_run
+from maxmincaps.training.verify import evaluate_run, verify_run
 from tests.conftest import TINY
 from tests.training.bits import equal_bits, weights_of
 
@@ -34,6 +34,16 @@ def test_train_says_that_it_stopped_early(tiny, tmp_path, command):
     (tmp_path / "recipe.json").write_text(recipe.to_json())
     code, shown = command("train", "--recipe", tmp_path / "recipe.json", "--out", tmp_path / "run", "--quiet")
     assert (code, "stopped early: no better validation accuracy for 1 epoch run:" in shown) == (0, True)
+
+
+def test_overlapping_images_train_and_a_continued_run_ends_with_the_same_bits(tiny, tmp_path):
+    recipe = tiny(overlap=True, epochs=2, keep_checkpoint=True)
+    whole = fit(recipe, tmp_path / "whole")
+    fit(recipe.with_changes(epochs=1), tmp_path / "parts")
+    continued = fit(recipe, tmp_path / "parts", resume=True)
+    assert equal_bits(continued, whole)
+    assert whole.data.image_shape == (1, 36, 36)
+    assert list(verify_run(whole.folder)), "weights, lengths and stated accuracies agree"
 
 
 def test_the_constant_schedule_is_constant_after_the_warm_up(tiny):

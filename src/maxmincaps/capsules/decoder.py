@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from maxmincaps.capsules.shapes import Images, Labels, Poses
+from maxmincaps.capsules.shapes import Labels, Poses, Reconstructions
 from maxmincaps.capsules.tracing import is_tracing
 from maxmincaps.errors import InputError
 
@@ -19,7 +19,7 @@ def keep_only(poses: Poses, classes: Labels) -> Float[Tensor, "batch numbers"]:
 
 
 def one_hot(labels: Labels, classes: int, dtype: torch.dtype) -> Float[Tensor, "batch classes"]:
-    """Return 1 for the labelled class of each image and 0 for others, (batch, class).
+    """Return 1 for the labelled class, or the several labelled classes, of each image and 0 for others, (batch, class).
 
     Raises:
         InputError: If the labels are not integers, or not in 0…classes − 1. Values are not checked while tracing.
@@ -28,9 +28,11 @@ def one_hot(labels: Labels, classes: int, dtype: torch.dtype) -> Float[Tensor, "
         raise InputError(f"labels: expected integers, found {labels.dtype}; use labels.long()")
     labels = labels.long()
     if is_tracing(labels):  # torch's function looks at the labels, which `torch.func.vmap` does not allow
-        return (labels.unsqueeze(1) == torch.arange(classes, device=labels.device)).to(dtype)
+        present = labels.unsqueeze(-1) == torch.arange(classes, device=labels.device)
+        return (present if labels.dim() == 1 else present.any(dim=1)).to(dtype)
     try:
-        return nn.functional.one_hot(labels, classes).to(dtype)
+        present = nn.functional.one_hot(labels, classes)
+        return (present if labels.dim() == 1 else present.amax(dim=1)).to(dtype)
     except RuntimeError:
         wrong = labels[(labels < 0) | (labels >= classes)].tolist()
         if not wrong:
@@ -69,8 +71,15 @@ class Decoder(nn.Module):
         layers[-1] = nn.Sigmoid()
         self.layers = nn.Sequential(*layers)
 
-    def forward(self, poses: Poses, classes: Labels) -> Images:
-        """Reconstruct the images from the poses of the given classes."""
+    def forward(self, poses: Poses, classes: Labels) -> Reconstructions:
+        """Reconstruct the images from the poses of the given classes.
+
+        With several classes for each image, (batch, label), every one of them is reconstructed on its own:
+        (batch, label, channel, height, width).
+        """
+        if classes.dim() == 2:
+            several = self(poses.repeat_interleave(classes.shape[1], dim=0), classes.flatten())
+            return several.unflatten(0, classes.shape)
         decoded = self.layers(keep_only(poses, classes)).unflatten(1, self.decoded_shape)
         if self.decoded_shape == self.image_shape:
             return decoded

@@ -2,12 +2,12 @@
 
 from typing import Any, NamedTuple
 
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from maxmincaps.capsules.decoder import one_hot
 from maxmincaps.capsules.network import CapsNetOutput
-from maxmincaps.capsules.shapes import Images, Labels, Lengths
+from maxmincaps.capsules.shapes import Labels, Lengths, Reconstructions
 
 Scalar = Float[Tensor, ""]
 
@@ -25,7 +25,7 @@ def margin_loss(
 
     Args:
         lengths: Length of each class capsule, (batch, class).
-        labels: True classes as integers, (batch).
+        labels: True classes as integers: one for each image, (batch), or several, (batch, label).
         high: m⁺, the length that the true class should have at least.
         low: m⁻, the length that other classes should have at most.
         down_weight: λ, the weight of the other classes.
@@ -46,7 +46,30 @@ def margin_loss(
     return (losses if image_weights is None else losses * image_weights).mean()
 
 
-def reconstruction_loss(reconstruction: Images, images: Images) -> Scalar:
+def hits(lengths: Lengths, labels: Labels) -> Bool[Tensor, "batch"]:
+    """Return for each image whether its longest class capsule is the true one, or its k longest are the k true ones.
+
+    Example:
+        >>> from torch import tensor
+        >>> hits(tensor([[0.1, 0.9, 0.8], [0.9, 0.2, 0.8]]), tensor([[2, 1], [0, 1]]))
+        tensor([ True, False])
+    """
+    return same_classes(longest(lengths, labels), labels)
+
+
+def longest(lengths: Lengths, labels: Labels) -> Labels:
+    """Return the longest class of each image, or as many of the longest ones as it has labels."""
+    return lengths.argmax(dim=1) if labels.dim() == 1 else lengths.topk(labels.shape[1], dim=1).indices
+
+
+def same_classes(first: Labels, second: Labels) -> Bool[Tensor, "batch"]:
+    """Return for each image whether two labels, or two sets of labels in any order, are the same."""
+    if first.dim() == 1:
+        return first == second
+    return (first.sort(dim=1).values == second.sort(dim=1).values).all(dim=1)
+
+
+def reconstruction_loss(reconstruction: Reconstructions, images: Reconstructions) -> Scalar:
     """Return Σ (pixel − reconstruction)², mean over the batch."""
     return (images - reconstruction).square().flatten(1).sum(dim=1).mean()
 
@@ -61,7 +84,7 @@ class Losses(NamedTuple):
 
 def capsule_losses(
     output: CapsNetOutput,
-    images: Images,
+    images: Reconstructions,
     labels: Labels,
     *,
     margin_high: float = 0.9,
@@ -74,8 +97,9 @@ def capsule_losses(
 
     Args:
         output: What a `CapsNet` returned for the images and labels.
-        images: The images, (batch, channel, height, width).
-        labels: True classes as integers, (batch).
+        images: The images, (batch, channel, height, width), or what the reconstruction of each label is compared with,
+            (batch, label, channel, height, width).
+        labels: True classes as integers, (batch) or (batch, label).
         margin_high: m⁺, the length that the true class should have at least.
         margin_low: m⁻, the length that other classes should have at most.
         down_weight: λ, the weight of the other classes in the margin loss.
@@ -94,12 +118,12 @@ def capsule_losses(
     return Losses(margin, reconstruction, margin + reconstruction_weight * reconstruction)
 
 
-def capsule_loss(output: CapsNetOutput, images: Images, labels: Labels, **settings: Any) -> Scalar:
+def capsule_loss(output: CapsNetOutput, images: Reconstructions, labels: Labels, **settings: Any) -> Scalar:
     """Return margin loss plus weighted reconstruction loss, mean over the batch.
 
     Args:
         output: What a `CapsNet` returned for the images and labels.
-        images: The images, (batch, channel, height, width).
+        images: The images, (batch, channel, height, width); see `capsule_losses` for several labels.
         labels: True classes as integers, (batch).
         **settings: `margin_high` (default 0.9), `margin_low` (0.1), `down_weight` (0.5), `reconstruction_weight`
             (0.0005) and `image_weights` (none) of `capsule_losses`.

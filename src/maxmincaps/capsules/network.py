@@ -15,7 +15,7 @@ from maxmincaps.capsules.head import LinearClasses
 from maxmincaps.capsules.layers import PrimaryCapsules, RoutedCapsules
 from maxmincaps.capsules.normalizations import NormalizationChoice, normalization_of
 from maxmincaps.capsules.phases import Axis
-from maxmincaps.capsules.shapes import Images, Labels, Lengths, Parts, Poses
+from maxmincaps.capsules.shapes import Images, Labels, Lengths, Parts, Poses, Reconstructions
 from maxmincaps.capsules.stem import feature_shape, fitted_kernels, stem_of
 from maxmincaps.errors import InputError, check_name
 
@@ -32,8 +32,8 @@ class CapsNetOutput(NamedTuple):
     """Pose of each class capsule, (batch, class, pose)."""
     lengths: Lengths
     """Length of each class capsule, (batch, class), between 0 and 1. The longest is the predicted class."""
-    reconstruction: Images
-    """Decoder output, (batch, channel, height, width), between 0 and 1."""
+    reconstruction: Reconstructions
+    """Decoder output, (batch, channel, height, width), between 0 and 1; with several labels (batch, label, ...)."""
 
 
 class CapsNet(nn.Module):
@@ -211,7 +211,8 @@ class CapsNet(nn.Module):
 
         Args:
             images: Pixels, (batch, channel, height, width), in 0…1 unless the network was trained on whitened ones.
-            labels: The class to reconstruct from for each image, (batch). Default: the longest class capsule.
+            labels: The class to reconstruct from for each image, (batch), or several, (batch, label), which are
+                reconstructed one by one. Default: the longest class capsule.
         """
         return self.output(self.digits(self.parts(images)), labels)
 

@@ -15,7 +15,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 Images = Float[Tensor, "batch channel height width"]  # pixels in 0…1
-Labels = Int[Tensor, "batch"]
+Labels = Int[Tensor, "batch *several"]  # the class of each image, or its several classes
+Reconstructions = Float[Tensor, "batch *several channel height width"]  # one for each of the labels
 Parts = Float[Tensor, "batch child part"]  # u_i
 Votes = Float[Tensor, "batch child parent pose"]  # û_j|i
 Weights = Float[Tensor, "child parent pose part"]  # W_ij

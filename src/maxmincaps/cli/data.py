@@ -134,6 +134,6 @@ def _print_statistics(images: "ImageSet") -> None:
     for field, words in STATISTICS.items():
         reference = [f"{larochelle.REAL[field]:.3f}"] if backgrounds else []
         shown.add_row(words, f"{found[field]:.3f}", *reference)
-    counts = images.labels.bincount(minlength=len(images.classes))
+    counts = images.labels.flatten().bincount(minlength=len(images.classes))
     shown.add_row("images of a class", f"{counts.min():,} … {counts.max():,}", *[""] * backgrounds)
     console.print(shown)

@@ -20,9 +20,11 @@ class Batch:
     """Some images as the network sees them, pixels in 0…1."""
 
     images: Float[Tensor, "batch channel height width"]
-    labels: Int64[Tensor, "batch"]
+    labels: Int64[Tensor, "batch *several"]
     indices: Int64[Tensor, "batch"]
     """Positions of the images in their set."""
+    targets: Float[Tensor, "batch several channel height width"] | None = None
+    """What each label's reconstruction is compared with, if it is not the image itself."""
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -53,7 +55,8 @@ def batches(
         if augment is not None:
             pixels = augment(pixels, generator_for(seed, "augment", epoch, number))
         own = indices.tensor_split(world)[rank].to(device)
-        yield Batch(pixels.tensor_split(world)[rank], images.labels[own], own)
+        targets = None if images.objects is None else as_float(images.objects[own])
+        yield Batch(pixels.tensor_split(world)[rank], images.labels[own], own, targets)
 
 
 def ordered(

@@ -9,11 +9,12 @@ from typing import Literal
 import numpy as np
 import torch
 from jaxtyping import Int64, UInt8
-from torch import Tensor
+from torch import Generator, Tensor
 
 from maxmincaps.data import download, formats, own
 from maxmincaps.data.cache import cache_folder
 from maxmincaps.data.catalog import DATASETS
+from maxmincaps.data.overlap import clipped_sum, paired
 from maxmincaps.errors import InputError, check_name
 from maxmincaps.recipe import DataSettings
 
@@ -26,17 +27,19 @@ LUMA = (0.299, 0.587, 0.114)  # weights of red, green and blue in grey (ITU-R BT
 class ImageSet:
     """Labelled images in memory.
 
-    `images` is uint8 (image, channel, height, width), `labels` is int64 (image,).
+    `images` is uint8 (image, channel, height, width). `labels` is int64 (image,), or (image, label) if images overlap.
     """
 
     images: UInt8[Tensor, "image channel height width"]
-    labels: Int64[Tensor, "image"]
+    labels: Int64[Tensor, "image *several"]
     classes: tuple[str, ...]
     """The name of each label."""
     name: str
     """The dataset they belong to."""
     regenerated: bool = False
     """Whether the set was made on this machine by the authors' procedure. Every number from it must state this."""
+    objects: UInt8[Tensor, "image several channel height width"] | None = None
+    """The single images of which overlapping ones are the sum."""
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -58,11 +61,13 @@ class ImageSet:
 
     def take(self, which: Int64[Tensor, "taken"] | slice) -> "ImageSet":
         """Return a set with only these images, in this order."""
-        return replace(self, images=self.images[which], labels=self.labels[which])
+        objects = None if self.objects is None else self.objects[which]
+        return replace(self, images=self.images[which], labels=self.labels[which], objects=objects)
 
     def to(self, device: torch.device | str) -> "ImageSet":
         """Return the set on a device. Nothing is copied if it is there already."""
-        return replace(self, images=self.images.to(device), labels=self.labels.to(device))
+        objects = None if self.objects is None else self.objects.to(device)
+        return replace(self, images=self.images.to(device), labels=self.labels.to(device), objects=objects)
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,6 +77,8 @@ class Splits:
     train: ImageSet
     validation: ImageSet | None
     test: ImageSet
+    single: ImageSet | None = None
+    """The training images before they were laid over each other; every epoch draws new pairs of them."""
 
     def digest(self) -> str:
         """Return the SHA-256 of all images, labels and class names, whatever files they came from."""
@@ -113,6 +120,9 @@ def load(
         (1000, torch.Size([1000, 1, 28, 28]))
     """
     check_name(split, ("train", "test", "evaluation"), "split")
+    if str(name) == "multi-mnist":
+        single = load("mnist", split, cache=cache, image_size=image_size, grey=grey, seed=seed)
+        return replace(overlapping(single, _pair_generator("train" if split == "train" else "test")), name=str(name))
     if str(name) in DATASETS:
         dataset = DATASETS[str(name)]
         folder, manifest = download.ensure_present(dataset, cache_folder(cache), seed=seed)
@@ -163,7 +173,26 @@ def splits(settings: DataSettings) -> Splits:
     if wanted > left:
         raise InputError(f"train_images: expected at most the {left} of {train.name}, found {wanted}")
     validation = train.take(slice(left, None)) if settings.validation else None
-    return Splits(train.take(slice(0, wanted)), validation, test)
+    train = train.take(slice(0, wanted))
+    if not settings.overlap:
+        return Splits(train, validation, test)
+    return Splits(
+        overlapping(train, _pair_generator("train")),
+        validation and overlapping(validation, _pair_generator("validation")),
+        overlapping(test, _pair_generator("test")),
+        single=train,
+    )
+
+
+def _pair_generator(split: str) -> Generator:
+    """Return the generator of the fixed pairs of a split."""
+    return Generator().manual_seed(("train", "validation", "test").index(split))
+
+
+def overlapping(single: ImageSet, generator: Generator) -> ImageSet:
+    """Return as many images, each with one of another class laid over it, and with two labels."""
+    objects, labels = paired(single.images.cpu(), single.labels.cpu(), generator)
+    return replace(single, images=clipped_sum(objects), labels=labels, objects=objects)
 
 
 def fixed_subset(images: ImageSet, count: int) -> ImageSet:

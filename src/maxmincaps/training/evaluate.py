@@ -7,6 +7,7 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor, nn
 
+from maxmincaps.capsules.losses import hits
 from maxmincaps.capsules.network import CapsNet
 from maxmincaps.capsules.routing import RoutingStep
 from maxmincaps.capsules.shapes import Images, Parts
@@ -44,9 +45,9 @@ def evaluation_batch_size(shape: Sequence[int]) -> int:
     return max(1, min(MAX_IMAGES, MAX_PIXELS // (height * width)))
 
 
-def accuracy(lengths: Float[Tensor, "image parent"], labels: Int64[Tensor, "image"]) -> float:
-    """Return the fraction of images whose longest class capsule is the true class."""
-    return (lengths.argmax(dim=1) == labels).double().mean().item()
+def accuracy(lengths: Float[Tensor, "image parent"], labels: Int64[Tensor, "image *several"]) -> float:
+    """Return the fraction of images whose longest class capsules are exactly the true classes."""
+    return hits(lengths, labels).double().mean().item()
 
 
 @dataclass(frozen=True)

@@ -114,6 +114,7 @@ def _step(trainer: Trainer, batch: Batch, observer: Observer) -> float:
         batch.images,
         batch.labels,
         trainer.compute_losses,
+        targets=batch.targets,
         processes=trainer.processes,
         batch_size=trainer.images_in_batch(),
         clip_norm=recipe.clip_norm,

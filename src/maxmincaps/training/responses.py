@@ -6,6 +6,7 @@ from pathlib import Path
 from jaxtyping import Float, Int64
 from torch import Tensor
 
+from maxmincaps.capsules.losses import same_classes
 from maxmincaps.errors import InputError
 from maxmincaps.training.checkpoint import check_finite, load_tensors
 from maxmincaps.training.run import Run
@@ -16,14 +17,14 @@ class Responses:
     """The final lengths of the class capsules for every test image."""
 
     lengths: Float[Tensor, "image parent"]
-    predictions: Int64[Tensor, "image"]
-    labels: Int64[Tensor, "image"]
+    predictions: Int64[Tensor, "image *several"]
+    labels: Int64[Tensor, "image *several"]
     classes: tuple[str, ...]
 
     @property
     def wrong(self) -> Int64[Tensor, "mistake"]:
         """The indices of the misclassified images."""
-        return (self.predictions != self.labels).nonzero().squeeze(1)
+        return (~same_classes(self.predictions, self.labels)).nonzero().squeeze(1)
 
     @property
     def error_percent(self) -> float:
@@ -50,9 +51,9 @@ def responses(run: Path | str) -> Responses:
 
 def _check(lengths: Tensor, predictions: Tensor, labels: Tensor, classes: int, path: Path) -> None:
     """Refuse what cannot be lengths, predictions and labels of these classes."""
-    images = len(labels) if labels.dim() == 1 else 0
+    images = len(labels) if labels.dim() in (1, 2) else 0
     shapes = [tuple(tensor.shape) for tensor in (lengths, predictions, labels)]
-    if not images or shapes != [(images, classes), (images,), (images,)]:
+    if not images or shapes != [(images, classes), *[tuple(labels.shape)] * 2]:
         raise InputError(f"{path}: expected lengths of {classes} classes, predictions and labels, found {shapes}")
     whole = not predictions.is_floating_point() and not labels.is_floating_point()
     if not whole or any(chosen.min() < 0 or chosen.max() >= classes for chosen in (predictions, labels)):

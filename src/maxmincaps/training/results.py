@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from maxmincaps.capsules.losses import longest
 from maxmincaps.data.batches import as_float
 from maxmincaps.data.catalog import DATASETS
 from maxmincaps.data.images import ImageSet, fixed_subset
@@ -166,10 +167,11 @@ def _best_test_accuracy(trainer: Trainer) -> float:
 
 def _write_lengths(trainer: Trainer, lengths: torch.Tensor) -> None:
     """Write the class lengths of all test images: majority votes and tuning curves then need no weights."""
+    labels = trainer.splits.test.labels
     tensors = {
         "lengths": lengths.half(),
-        "predictions": lengths.argmax(dim=1).to(torch.int16),
-        "labels": trainer.splits.test.labels.to(torch.int16),
+        "predictions": longest(lengths, labels).to(torch.int16),
+        "labels": labels.to(torch.int16),
     }
     save_tensors(trainer.run.folder / "lengths.safetensors", tensors)
 

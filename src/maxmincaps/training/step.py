@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
-from maxmincaps.capsules.losses import Losses, capsule_losses
-from maxmincaps.capsules.shapes import Images, Labels
+from maxmincaps.capsules.losses import Losses, capsule_losses, hits
+from maxmincaps.capsules.shapes import Images, Labels, Reconstructions
 from maxmincaps.training.processes import ONE_PROCESS, Processes, sum_over
 
 ComputeLosses = Callable[..., Losses]
@@ -61,6 +61,7 @@ def train_step(
     labels: Labels,
     compute_losses: ComputeLosses = capsule_losses,
     *,
+    targets: Reconstructions | None = None,
     processes: Processes = ONE_PROCESS,
     batch_size: int | None = None,
     clip_norm: float | None = None,
@@ -72,8 +73,9 @@ def train_step(
         network: Called with images and labels; returns an output with `lengths` and `reconstruction`.
         optimizer: Makes the update. Its gradients are cleared afterwards.
         images: This process's share of the batch, (batch, channel, height, width).
-        labels: Their classes, (batch,).
+        labels: Their classes, (batch,), or several for each image, (batch, label).
         compute_losses: Called with (output, images, labels).
+        targets: What the reconstructions are compared with, in place of the images.
         processes: The processes that share the batch.
         batch_size: The images of the batch over all processes. Default: those given here.
         clip_norm: Gradients are scaled down to this norm if they exceed it. Default: no clipping.
@@ -84,13 +86,13 @@ def train_step(
     """
     network.train()
     output = network(images, labels)
-    losses = compute_losses(output, images, labels)
+    losses = compute_losses(output, images if targets is None else targets, labels)
     here = len(labels)
     # The mean over the processes is then the mean over the whole batch, even where they share it unevenly.
     processes.backward(losses.total * (here * processes.world_size / (batch_size or here)))
     gradients = [parameter.grad for parameter in network.parameters() if parameter.grad is not None]
     norm = get_total_norm(gradients)
-    result = _result(losses, (output.lengths.argmax(dim=1) == labels).sum(), norm, here, processes)
+    result = _result(losses, hits(output.lengths, labels).sum(), norm, here, processes)
     if result.finite:
         if clip_norm is not None:
             clip_grads_with_norm_(network.parameters(), clip_norm, norm)

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 from maxmincaps.capsules.network import CapsNet
 from maxmincaps.data.augment import for_testing, for_training
-from maxmincaps.data.batches import Batch, batch_count, batches
-from maxmincaps.data.images import ImageSet, Splits, fixed_subset
+from maxmincaps.data.batches import Batch, batch_count, batches, generator_for
+from maxmincaps.data.images import ImageSet, Splits, fixed_subset, overlapping
 from maxmincaps.errors import InputError
 from maxmincaps.recipe import Recipe, in_words, recipe_from
 from maxmincaps.training.checkpoint import (
@@ -132,8 +132,11 @@ class Trainer:
 
     def batches(self) -> Iterator[Batch]:
         """Return the batches of this epoch that have not been trained on yet."""
+        images = self.splits.train
+        if self.splits.single:
+            images = overlapping(self.splits.single, generator_for(self.recipe.seed, "overlap", self.state.epoch))
         return batches(
-            self.splits.train,
+            images,
             self.recipe.batch_size,
             seed=self.recipe.seed,
             epoch=self.state.epoch,

@@ -8,6 +8,7 @@ from typing import Literal
 
 import torch
 
+from maxmincaps.capsules.losses import longest
 from maxmincaps.data.augment import for_testing
 from maxmincaps.data.images import ImageSet, load
 from maxmincaps.errors import InputError
@@ -35,7 +36,7 @@ def evaluate_run(
     run = Run(folder)
     network, images = load_network(folder, weights), _images_to_evaluate(run, dataset)
     lengths = class_lengths(network, images, for_testing(run.recipe))
-    return Responses(lengths, lengths.argmax(dim=1), images.labels, run.data.classes)
+    return Responses(lengths, longest(lengths, images.labels), images.labels, run.data.classes)
 
 
 def responses_of(folder: Path, weights: Literal["best", "last"], dataset: Path | str | None = None) -> Responses:
@@ -99,7 +100,7 @@ def verify_run(folder: Path, dataset: Path | str | None = None) -> Iterator[str]
         raise InputError(
             f"{folder}: expected {data.test_images} images in lengths.safetensors, found {len(stated.labels)}"
         )
-    _check_agrees(folder, "final_test_accuracy", result, (stated.predictions == stated.labels).double().mean().item())
+    _check_agrees(folder, "final_test_accuracy", result, 1 - len(stated.wrong) / len(stated.labels))
     yield f"lengths of {data.test_images} test images give the stated final accuracy"
     for weights, name in (("best", "best_test_accuracy"), ("last", "final_test_accuracy")):
         again = evaluate_run(folder, weights, dataset)
