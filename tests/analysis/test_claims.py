@@ -1,5 +1,7 @@
 """Claims are decided by the runs: the paper's own numbers support them, the opposite refutes them."""
 
+from inspect import signature
+
 import pytest
 import torch
 
@@ -16,6 +18,15 @@ def test_without_runs_no_claim_has_a_verdict():
     assert [found.claim.name for found in found] == list(CLAIMS)
     assert {claim.verdict for claim in found} == {Verdict.NOT_TESTED}
     assert not any(claim.finding.runs for claim in found)
+
+
+@pytest.mark.parametrize("claim", CLAIMS.values(), ids=lambda claim: claim.name)
+def test_a_claim_names_lines_of_its_study_and_arguments_that_its_judge_has(claim):
+    arguments = claim.judge.keywords
+    signature(claim.judge.func).bind(None, **arguments)
+    named = {arguments[key] for key in ("line", "minus", "first", "second") if key in arguments}
+    assert named <= {line.label for line in STUDIES[claim.study].lines}
+    assert set(arguments.get("datasets", ())) <= set(DATASETS)
 
 
 def test_the_papers_own_accuracies_make_table_1_hold(tmp_path):
@@ -233,9 +244,9 @@ def test_some_of_the_papers_seeds_are_not_its_budget_whatever_their_verdict(tmp_
     some, all_ten = (
         make_study(tmp_path / f"{seeds}", "mnist-record", "paper", accuracy, seeds=seeds) for seeds in (3, 10)
     )
-    for rows, at_paper in ((some, False), (all_ten, True)):
+    for rows, summary in ((some, "supported, at our budget"), (all_ten, "supported")):
         found = by_name(rows.values())["record-beats-softmax"]
-        assert (found.verdict, found.at_paper) == (Verdict.SUPPORTED, at_paper)
+        assert (found.verdict, found.summary) == (Verdict.SUPPORTED, summary)
 
 
 def test_three_of_the_papers_ten_seeds_that_miss_its_best_refute_nothing(tmp_path):

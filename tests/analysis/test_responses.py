@@ -8,18 +8,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maxmincaps.analysis.responses import (
-    Responses,
-    confusion,
-    misclassified,
-    outputs,
-    responses,
-    shown_images,
-    tuning,
-    tuning_rows,
-)
+from maxmincaps.analysis.responses import confusion, misclassified, outputs, shown_images, tuning, tuning_rows
 from maxmincaps.analysis.vote import spread, vote
 from maxmincaps.errors import InputError
+from maxmincaps.training.responses import Responses, responses
 from tests.analysis.runs import write_lengths
 
 LENGTHS = [[0.9, 0.1, 0.0], [0.2, 0.7, 0.1], [0.1, 0.8, 0.3], [0.5, 0.25, 1.0]]
@@ -40,8 +32,8 @@ def model(*predictions, labels, classes=4, sure=1.0):
 
 
 def test_the_images_shown_are_the_first_of_each_class(run):
-    assert shown_images(torch.tensor(LABELS), 3) == [0, 1, 2]
-    table = outputs(run)
+    assert shown_images(responses(run)) == [0, 1, 2]
+    table = outputs(responses(run))
     assert [(row.image, row.label, row.parent) for row in table][:4] == [
         (0, 0, 0), (0, 0, 1), (0, 0, 2), (1, 1, 0)
     ]  # fmt: skip
@@ -50,12 +42,13 @@ def test_the_images_shown_are_the_first_of_each_class(run):
 
 def test_an_image_that_is_not_there_is_refused(run):
     with pytest.raises(InputError, match="image: expected 0 to 3, found 4"):
-        outputs(run, [4])
+        outputs(responses(run), [4])
 
 
 def test_a_tuning_curve_is_the_mean_over_the_images_of_a_class(run):
-    assert tuning(run)[2].tolist() == pytest.approx([0.3, 0.525, 0.65], abs=1e-3)
-    assert [row.mean_length for row in tuning_rows(run)] == tuning(run).flatten().tolist()
+    found = responses(run)
+    assert tuning(found)[2].tolist() == pytest.approx([0.3, 0.525, 0.65], abs=1e-3)
+    assert [row.mean_length for row in tuning_rows(found)] == tuning(found).flatten().tolist()
 
 
 def test_a_misclassified_image_is_told_with_both_lengths(run):

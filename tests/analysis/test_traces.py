@@ -31,7 +31,7 @@ def test_every_logit_and_coupling_is_counted_once(tmp_path_factory, scale, shift
     folder = tmp_path_factory.mktemp("run")
     values = torch.randn(3, 20, 10, generator=torch.Generator().manual_seed(seed)) * scale + shift
     write_trace(folder, values, values.abs(), label=3)
-    for panel in evolution(folder, bins=bins):
+    for panel in evolution(trace(folder), bins=bins):
         assert panel.counts.sum() == (20 if panel.column == "true class" else 200)
         assert len(panel.counts) == bins == len(panel.edges) - 1
 
@@ -40,14 +40,14 @@ def test_children_whose_vote_is_zero_are_told_from_the_others(tmp_path):
     logits, couplings = torch.zeros(2, 5, 10), torch.full((2, 5, 10), 0.1)
     logits[1, :3], couplings[1, :3, 0] = 1.0, 0.9
     write_trace(tmp_path, logits, couplings, label=0)
-    for panel in evolution(tmp_path):
+    for panel in evolution(trace(tmp_path)):
         voting, every = (3, 5) if panel.column == "true class" else (30, 50)
         assert (panel.voting.sum(), panel.counts.sum()) == (voting, every)
         assert (panel.voting <= panel.counts).all()
 
 
 def test_the_panels_of_a_quantity_share_their_edges(run):
-    panels = evolution(run, bins=20)
+    panels = evolution(trace(run), bins=20)
     assert len(panels) == 3 * 2 * 2
     for quantity in ("logits", "couplings"):
         first, *others = [panel.edges for panel in panels if panel.quantity == quantity]
@@ -55,7 +55,7 @@ def test_the_panels_of_a_quantity_share_their_edges(run):
 
 
 def test_the_initial_logits_are_all_in_the_bin_of_zero(run):
-    start = [row for row in evolution_rows(run, bins=20) if (row.iteration, row.quantity) == (1, "logits")]
+    start = [row for row in evolution_rows(trace(run), bins=20) if (row.iteration, row.quantity) == (1, "logits")]
     assert {row.count for row in start if row.count} == {40, 400}
     assert all(row.low <= 0 <= row.high for row in start if row.count)
 
@@ -77,7 +77,7 @@ def test_where_all_children_have_one_winner_three_are_shown_all_the_same(tmp_pat
 
 def test_a_row_is_a_childs_logits_and_couplings_at_the_last_iteration(run):
     found = trace(run)
-    table = rows(run, [7])
+    table = rows(found, [7])
     assert [row.parent for row in table] == list(range(10))
     assert [row.logit for row in table] == found.logits[-1, 7].tolist()
     assert [row.coupling for row in table] == found.couplings[-1, 7].tolist()
@@ -85,9 +85,9 @@ def test_a_row_is_a_childs_logits_and_couplings_at_the_last_iteration(run):
 
 def test_a_child_that_is_not_there_is_refused(run):
     with pytest.raises(InputError, match="child: expected 0 to 39, found 40"):
-        rows(run, [40])
+        rows(trace(run), [40])
     with pytest.raises(InputError, match=r"nowhere.* there is no such folder"):
-        rows(run / "nowhere")
+        trace(run / "nowhere")
 
 
 def test_with_a_single_iteration_children_that_vote_are_not_taken_for_dead(tiny, tmp_path):

@@ -17,6 +17,7 @@ from maxmincaps.studies.query import tables
 from maxmincaps.training.checkpoint import CHECKPOINT
 from maxmincaps.training.observer import Observer
 from maxmincaps.training.predict import Predictor
+from maxmincaps.training.responses import responses
 from maxmincaps.training.verify import verify_run
 from tests.data.test_fuzz import picture
 from tests.faults.own import own_recipe, write_own
@@ -123,13 +124,14 @@ def read_run(folder):
 
 
 def read_answers(folder):
-    found = answers.responses(folder)
-    answers.misclassified(found), answers.confusion(found), answers.tuning_rows(folder), answers.outputs(folder)
-    vote([found, found, found]), answers.shown_images(found.labels, len(found.classes))
+    found = responses(folder)
+    answers.misclassified(found), answers.confusion(found), answers.tuning_rows(found), answers.outputs(found)
+    vote([found, found, found])
 
 
 def read_trace(folder):
-    traces.evolution_rows(folder), traces.rows(folder)
+    found = traces.trace(folder)
+    traces.evolution_rows(found), traces.rows(found)
 
 
 COMMANDS = [

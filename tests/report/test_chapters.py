@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -65,7 +66,8 @@ def test_figure_9_shows_the_vote_of_table_2(tmp_path, monkeypatch):
             labels = (torch.arange(10_000) < errors).long()
             write_lengths(run.folder, torch.eye(1, 10).expand(10_000, 10), labels)
     images = torch.zeros(10_000, 1, 28, 28, dtype=torch.uint8)
-    monkeypatch.setattr("maxmincaps.report.record_chapter.test_images", lambda run: images)
+    split = SimpleNamespace(test=SimpleNamespace(images=images))
+    monkeypatch.setattr("maxmincaps.report.record_chapter.images_seen", lambda run: split)
     items = by_name(mnist_record(report_data([*whole.values(), *three])))
     errors = {line[1]: line[4] for line in items["table-2"].content.rows}
     wrong = int(re.match(r"The (\d+) images", items["figure-9"].caption)[1])

@@ -9,7 +9,7 @@ from matplotlib.colors import to_hex, to_rgb
 from maxmincaps import CapsNet, load
 from maxmincaps.analysis.measures import best_accuracy
 from maxmincaps.analysis.poll import Question
-from maxmincaps.analysis.responses import tuning_of
+from maxmincaps.analysis.responses import tuning
 from maxmincaps.analysis.runs import RunTable
 from maxmincaps.analysis.traces import evolution as histograms_of
 from maxmincaps.analysis.traces import trace
@@ -187,7 +187,7 @@ def test_the_architecture_names_the_networks_own_sizes(network, sizes):
 
 
 def test_routing_has_a_row_per_iteration_and_counts_all_coefficients_of_active_capsules(pair):
-    figure = routing.evolution({name: histograms_of(run.folder) for name, run in pair.items()})
+    figure = routing.evolution({name: histograms_of(trace(run.folder)) for name, run in pair.items()})
     for part, run in zip(figure.subfigs, pair.values(), strict=True):
         active = trace(run.folder).alive.sum().item()
         assert len(part.axes) == 2 * run.recipe.iterations
@@ -224,7 +224,7 @@ def test_outputs_draw_the_lengths_of_the_first_image_of_each_class(answers):
 def test_tuning_curves_are_a_heat_map_of_the_mean_lengths(answers):
     figure = response_figures.tuning([("digits", answers)])
     drawn = np.asarray(figure.axes[1].images[0].get_array())
-    assert drawn == pytest.approx(tuning_of(answers["max-min"]).numpy())
+    assert drawn == pytest.approx(tuning(answers["max-min"]).numpy())
     assert figure.axes[-1].get_ylabel() == "mean length"
 
 

@@ -9,9 +9,8 @@ from statistics import fmean, stdev
 import pytest
 import torch
 
-from maxmincaps.analysis.runs import RunTable, study_runs_by_network
+from maxmincaps.analysis.runs import RunTable, study_runs_by_network, voters
 from maxmincaps.analysis.vote import vote
-from maxmincaps.analysis.voters import voters
 from maxmincaps.recipe import Recipe
 from maxmincaps.report import run_tables, tables
 from maxmincaps.report.items import matched_networks
@@ -180,7 +179,7 @@ def test_every_way_out_has_every_cell(of_study):
         *found.rows,
     ]
     html = re.findall(r"<t[hd](?: [^>]*)?>(.*?)</t[hd]>", found.to_html())
-    assert html == [cell.replace("'", "&#x27;") for line in (found.columns, *found.rows) for cell in line]
+    assert html == [cell.replace("'", "&#39;") for line in (found.columns, *found.rows) for cell in line]
     assert found.to_latex().count(r"\\" + "\n") == len(found.rows) + 1
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from maxmincaps import NORMALIZATIONS
-from maxmincaps.analysis.lines import line_results
+from maxmincaps.analysis.lines import line_cells
 from maxmincaps.capsules.routing import routing_steps
 from maxmincaps.cli import study as commands
 from maxmincaps.cli.terminal import console
@@ -61,9 +61,9 @@ def test_a_study_file_reports_means_and_differences_from_the_first_line(file, tm
         for seed, best in enumerate(accuracies):
             write_run(tmp_path, Recipe(dataset="mnist-5k", epochs=3, seed=seed, conv_channels=width), best)
     study = find_study(file)
-    first, second = line_results(study_rows(study, "three", read(tmp_path).rows), study.lines[0].label)
-    assert (first.best.mean, first.difference) == (pytest.approx(91.0), None)
-    assert (second.best.mean, second.difference.mean) == (pytest.approx(93.0), pytest.approx(2.0))
+    first, second = line_cells(study_rows(study, "three", read(tmp_path).rows), study.lines[0].label)
+    assert (first["best"], first["less the first line"], first["n"]) == ("91.00 ± 1.41", "", "2")
+    assert (second["best"], second["less the first line"]) == ("93.00 ± 0.00", "+2.00 ± 1.41")
     commands.report(file, out=tmp_path)
     assert "+2.00 ± 1.41" in capsys.readouterr().out
     commands.report(file, out=tmp_path, csv=tmp_path / "table.csv")

@@ -1,4 +1,9 @@
-"""How runs are turned into the numbers of a claim. Each function takes the runs of a study and returns a finding."""
+"""How runs are turned into the numbers of a claim. Each judge takes the runs of a study and returns a finding.
+
+Arguments that judges share: `measure` returns a number of one run, `unit` is the unit of the result, `line`, `first`,
+`second` and `minus` are labels of lines, `bound` is what the claim says (default: the mean is above 0), and
+`datasets` are the datasets that the claim is about (default: all that were run).
+"""
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -10,22 +15,19 @@ import torch
 from torch import Tensor
 
 from maxmincaps.analysis import measures
-from maxmincaps.analysis.runs import Measure, RunTable, is_at_paper_scale
+from maxmincaps.analysis.runs import Measure, RunTable, models_a_b_c, voters
 from maxmincaps.analysis.verdicts import ACROSS, ENOUGH, Bound, Finding, Verdict, judge, not_tested
 from maxmincaps.analysis.vote import vote
-from maxmincaps.analysis.voters import models_a_b_c, voters
-from maxmincaps.studies.study import DATASETS
+from maxmincaps.studies.study import DATASETS, PAPER_SCALE
 from maxmincaps.training.responses import responses
 from maxmincaps.training.run import RunSummary
 from maxmincaps.wording import pluralize
 
-MAX_MIN_LABEL, SOFTMAX_LABEL = "Max-Min", "Softmax"
+MAX_MIN_LABEL, SOFTMAX_LABEL = BOTH = ("Max-Min", "Softmax")
 """Labels of the two lines that most claims compare."""
 WITH_BACKGROUND = ("background-mnist", "cifar10")
 SIX = (MAX_MIN_LABEL, "Centered Max-Min", "Adjusted Log", "WTA", "Z-Score", "Sum")
 """The normalizations that the paper compares in Table 4."""
-NEGLIGIBLE = Bound(0.5, side=-1)
-"""Differences of accuracy below half a percentage point are taken not to matter."""
 
 
 def on_pairs(
@@ -39,18 +41,7 @@ def on_pairs(
     bound: Bound | None = None,
     datasets: Sequence[str] = (),
 ) -> Finding:
-    """Judge one number per matched pair of two lines.
-
-    Args:
-        runs: The runs of the study.
-        measure: Number of one run.
-        unit: Unit of the combined number.
-        first: Label of the first line.
-        second: Label of the second line.
-        combine: Makes one number of the measures of both lines. Default: `first - second`.
-        bound: What the claim says. Default: the mean is above 0.
-        datasets: The datasets that the claim is about. Default: all that were run.
-    """
+    """Judge one number per matched pair of two lines: `combine` of both measures, by default `first - second`."""
     here = runs.filter(lambda run: run.line in (first, second) and run.recipe.dataset in (datasets or runs.datasets))
     pairs = here.pairs(measure, first, second)
     if not pairs and here.complete and not here.measured(measure):
@@ -67,16 +58,6 @@ def on_runs(runs: RunTable, measure: Measure, unit: str, line: str, bound: Bound
     return judge(_by_dataset((run.recipe.dataset, value) for run, value in found.items()), here, unit, bound)
 
 
-def relative_fall(ours: float, theirs: float) -> float:
-    """Return the percentage of the second error that the first one saves."""
-    return 100 * (theirs - ours) / theirs if theirs else 0.0
-
-
-def correlation(first: Tensor, second: Tensor) -> float:
-    """Return Pearson's correlation of two vectors."""
-    return torch.corrcoef(torch.stack([first, second]))[0, 1].item()
-
-
 def on_curves(
     runs: RunTable,
     measure: Measure,
@@ -88,17 +69,9 @@ def on_curves(
     bound: Bound | None = None,
     datasets: Sequence[str] = DATASETS,
 ) -> Finding:
-    """Judge one number per curve: of each dataset and seed, over all places on the axis that the study has.
+    """Judge one number per dataset and seed: `reduce` of the curve over all places on the axis that the study has.
 
-    Args:
-        runs: The runs of the study.
-        measure: Number of one run.
-        unit: Unit of the reduced number.
-        reduce: Makes one number of a curve, such as `slope`.
-        line: Label of the line.
-        minus: Label of a second line. The curve is then the difference of both, pair by pair.
-        bound: What the claim says. Default: the mean is above 0.
-        datasets: The datasets that the claim is about.
+    With `minus`, the curve is the difference of two lines, pair by pair.
     """
     here = runs.filter(lambda run: run.line in (line, minus))
     curves = here.curves(measure, line)
@@ -113,20 +86,30 @@ def on_curves(
     return judge(values, here, unit, bound, datasets)
 
 
+def relative_fall(ours: float, theirs: float) -> float:
+    """Return the percentage of the second error that the first one saves."""
+    return 100 * (theirs - ours) / theirs if theirs else 0.0
+
+
+def correlation(first: Tensor, second: Tensor) -> float:
+    """Return Pearson's correlation of two vectors."""
+    return torch.corrcoef(torch.stack([first, second]))[0, 1].item()
+
+
 def slope(points: Mapping[float, float]) -> float:
     """Return the slope over the numbers of iterations from two on; one iteration is no routing."""
     routed = {place: points[place] for place in sorted(points) if place > 1}
     return linear_regression(list(routed), list(routed.values())).slope
 
 
-def average(points: Mapping[float, float]) -> float:
-    """Return the mean over all places."""
-    return fmean(points.values())
-
-
-def span(points: Mapping[float, float]) -> float:
-    """Return the distance between the largest and the smallest value."""
-    return max(points.values()) - min(points.values())
+REDUCTIONS: dict[str, Callable[..., float]] = {
+    "min": min,
+    "relative_fall": relative_fall,
+    "correlation": correlation,
+    "slope": slope,
+    "average": lambda points: fmean(points.values()),
+}
+"""Functions that make one number of a pair (`combine`) or of a curve (`reduce`), by their name in claims.toml."""
 
 
 def does_not_matter(runs: RunTable, line: str) -> Finding:
@@ -135,9 +118,9 @@ def does_not_matter(runs: RunTable, line: str) -> Finding:
         runs,
         measures.best_accuracy,
         "percentage points from worst to best",
-        span,
+        lambda points: max(points.values()) - min(points.values()),
         line=line,
-        bound=NEGLIGIBLE,
+        bound=Bound(0.5, side=-1),
         datasets=("mnist",),
     )
     seeds = {run.recipe.seed for run in found.runs}
@@ -151,7 +134,7 @@ def does_not_matter(runs: RunTable, line: str) -> Finding:
 def background_gains_most(runs: RunTable) -> Finding:
     """Compare the smaller gain of the two datasets with a background with the largest of the others, seed by seed."""
     gains: dict[int, dict[str, float]] = defaultdict(dict)
-    for key, (ours, theirs) in runs.pairs(measures.best_accuracy, MAX_MIN_LABEL, SOFTMAX_LABEL).items():
+    for key, (ours, theirs) in runs.pairs(measures.best_accuracy, *BOTH).items():
         gains[key.seed][key.dataset] = ours - theirs
     more = [
         min(gain[name] for name in WITH_BACKGROUND)
@@ -159,22 +142,22 @@ def background_gains_most(runs: RunTable) -> Finding:
         for gain in gains.values()
         if gain.keys() >= set(DATASETS)
     ]
-    here = runs.filter(lambda run: run.line in (MAX_MIN_LABEL, SOFTMAX_LABEL))
+    here = runs.filter(lambda run: run.line in BOTH)
     return judge({ACROSS: more}, here, "percentage points more than without a background")
 
 
 def differs_on_cifar10(runs: RunTable, measure: Measure, unit: str) -> Finding:
     """Judge whether a measure is larger on CIFAR10 than on MNIST for both normalizations, seed by seed."""
-    lines, both = (MAX_MIN_LABEL, SOFTMAX_LABEL), ("mnist", "cifar10")
-    here = runs.filter(lambda run: run.recipe.dataset in both and run.line in lines)
+    datasets = ("mnist", "cifar10")
+    here = runs.filter(lambda run: run.recipe.dataset in datasets and run.line in BOTH)
     measured = here.measured(measure)
     if not measured and here.complete:
         return _not_kept(here)
     found = {(run.line, run.recipe.seed, run.recipe.dataset): value for run, value in measured.items()}
     more = [
-        min(found[line, seed, "cifar10"] - found[line, seed, "mnist"] for line in lines)
+        min(found[line, seed, "cifar10"] - found[line, seed, "mnist"] for line in BOTH)
         for seed in dict.fromkeys(seed for _, seed, _ in found)
-        if all((line, seed, dataset) in found for line in lines for dataset in both)
+        if all((line, seed, dataset) in found for line in BOTH for dataset in datasets)
     ]
     return judge({ACROSS: more}, here, unit)
 
@@ -191,7 +174,7 @@ def stands_out(runs: RunTable, line: str, side: int) -> Finding:
     return judge(ahead, six, f"percentage points {where} of the other five")
 
 
-def single_record(runs: RunTable, record: float = 0.20) -> Finding:
+def single_record(runs: RunTable, record: float) -> Finding:
     """Compare the smallest error of three or more runs with the paper's."""
     here = runs.where(line=MAX_MIN_LABEL)
     errors = [measures.best_error(run) for run in here.complete]
@@ -202,14 +185,14 @@ def single_record(runs: RunTable, record: float = 0.20) -> Finding:
     return Finding(ours, verdict, str(verdict), here, len(errors))
 
 
-def vote_record(runs: RunTable, record: float = 0.17) -> Finding:
+def vote_record(runs: RunTable, record: float) -> Finding:
     """Compare the error of the majority vote of seeds 0 to 2 with the paper's."""
     here = RunTable(tuple(models_a_b_c(runs)), runs.study)
     if len(here) < 3:
         return not_tested(here)
     together = vote([responses(run.folder) for run in here])
     ours = f"{together.error_percent:.2f} % ({len(together.wrong)} images, final weights, one vote of 3)"
-    at_paper = is_at_paper_scale(here)
+    at_paper = here.scales == (PAPER_SCALE,)
     verdict = _reached(together.error_percent, record, at_paper)
     return Finding(ours, verdict, str(verdict), here, len(here), at_paper=at_paper)
 

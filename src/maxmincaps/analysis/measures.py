@@ -4,12 +4,15 @@ A measure that needs an optional file of the run folder returns None if the file
 """
 
 import math
+from collections.abc import Callable
+from functools import wraps
+from typing import TypeVar
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from maxmincaps.analysis.responses import tuning_of
+from maxmincaps.analysis.responses import tuning
 from maxmincaps.analysis.traces import trace
 from maxmincaps.errors import InputError
 from maxmincaps.training.responses import Responses, responses
@@ -18,6 +21,7 @@ from maxmincaps.training.schema import EpochMetrics
 
 NEAR = 0.02
 """A routing coefficient within this distance of its start has hardly moved: a fifth of 0.1."""
+Result = TypeVar("Result")
 
 
 def best_accuracy(run: RunSummary) -> float:
@@ -46,11 +50,7 @@ def generalization_gap(run: RunSummary) -> float:
 
 
 def history(run: RunSummary) -> list[EpochMetrics]:
-    """Return the metrics of each epoch of a complete run.
-
-    Raises:
-        InputError: If the history has fewer or more epochs than the recipe.
-    """
+    """Return the metrics of each epoch of a complete run; a history of another length is an InputError."""
     lines = Run(run.folder).history
     if len(lines) != run.recipe.epochs:
         raise InputError(f"{run.folder}/history.jsonl: expected {run.recipe.epochs} epochs, found {len(lines)}")
@@ -96,27 +96,49 @@ def polarization(run: RunSummary) -> float | None:
     return 1 - lines[-1].coupling_entropy / math.log(parents)
 
 
-def near_start_percent(run: RunSummary) -> float | None:
-    """Return the percentage of the active capsules' last coefficients that are near their start."""
-    found = _active_coefficients(run)
-    return None if found is None else 100 * ((found[-1] - found[0]).abs() <= NEAR).float().mean().item()
+def _of_coefficients(compute: Callable[[Tensor], float]) -> Callable[[RunSummary], float | None]:
+    """Make a measure of a function of the active capsules' coefficients, (iteration, child, parent)."""
+
+    @wraps(compute)
+    def measure(run: RunSummary) -> float | None:
+        found = trace(run.folder) if run.has("trace.safetensors") else None
+        return compute(found.couplings[:, found.alive]) if found and found.alive.any() else None
+
+    return measure
 
 
-def coefficient_sd(run: RunSummary) -> float | None:
-    """Return the standard deviation of the active capsules' last coefficients."""
-    return None if (found := _active_coefficients(run)) is None else found[-1].std().item()
+def _of_responses(compute: Callable[[Responses], Result]) -> Callable[[RunSummary], Result | None]:
+    """Make a measure of a function of the responses to all test images."""
+
+    @wraps(compute)
+    def measure(run: RunSummary) -> Result | None:
+        return compute(responses(run.folder)) if run.has("lengths.safetensors") else None
+
+    return measure
 
 
-def coefficient_range(run: RunSummary) -> float | None:
-    """Return the mean distance between the largest and the smallest last coefficient of an active capsule."""
-    found = _active_coefficients(run)
-    return None if found is None else (found[-1].amax(dim=1) - found[-1].amin(dim=1)).mean().item()
+@_of_coefficients
+def near_start_percent(found: Tensor) -> float:
+    """Return the percentage of the last coefficients that are near their start."""
+    return 100 * ((found[-1] - found[0]).abs() <= NEAR).float().mean().item()
 
 
-def several_strong_parents_percent(run: RunSummary) -> float | None:
-    """Return the percentage of active capsules with two or more coefficients above 0.5."""
-    found = _active_coefficients(run)
-    return None if found is None else 100 * ((found[-1] > 0.5).sum(dim=1) >= 2).float().mean().item()
+@_of_coefficients
+def coefficient_sd(found: Tensor) -> float:
+    """Return the standard deviation of the last coefficients."""
+    return found[-1].std().item()
+
+
+@_of_coefficients
+def coefficient_range(found: Tensor) -> float:
+    """Return the mean distance between the largest and the smallest last coefficient of a capsule."""
+    return (found[-1].amax(dim=1) - found[-1].amin(dim=1)).mean().item()
+
+
+@_of_coefficients
+def several_strong_parents_percent(found: Tensor) -> float:
+    """Return the percentage of capsules with two or more coefficients above 0.5."""
+    return 100 * ((found[-1] > 0.5).sum(dim=1) >= 2).float().mean().item()
 
 
 def zero_logits_percent(run: RunSummary) -> float | None:
@@ -127,63 +149,44 @@ def zero_logits_percent(run: RunSummary) -> float | None:
     return 100 * (last <= last.max() / 100).float().mean().item()
 
 
-def true_length(run: RunSummary) -> float | None:
+@_of_responses
+def true_length(found: Responses) -> float:
     """Return the mean length of the true class's capsule over the test images."""
-    return None if (found := _mean_lengths(run)) is None else found[0]
+    return found.lengths.gather(1, found.labels[:, None]).mean().item()
 
 
-def other_length(run: RunSummary) -> float | None:
+@_of_responses
+def other_length(found: Responses) -> float:
     """Return the mean length of the other classes' capsules over the test images."""
-    return None if (found := _mean_lengths(run)) is None else found[1]
+    true = found.lengths.gather(1, found.labels[:, None])
+    return ((found.lengths.sum() - true.sum()) / (found.lengths.numel() - true.numel())).item()
 
 
 def closeness_of_classes(run: RunSummary) -> float | None:
     """Return the mean length of the other classes' capsules minus that of the true class's."""
-    return None if (found := _mean_lengths(run)) is None else found[1] - found[0]
+    others, true = other_length(run), true_length(run)
+    return None if others is None or true is None else others - true
 
 
-def peaked_percent(run: RunSummary) -> float | None:
+@_of_responses
+def peaked_percent(found: Responses) -> float:
     """Return the percentage of test images whose true class, and no other, has a capsule longer than a half."""
-    if (found := _responses(run)) is None:
-        return None
     long = found.lengths > 0.5
     return 100 * (long.gather(1, found.labels[:, None])[:, 0] & (long.sum(dim=1) == 1)).double().mean().item()
 
 
-def several_peaks_percent(run: RunSummary) -> float | None:
+@_of_responses
+def several_peaks_percent(found: Responses) -> float:
     """Return the percentage of test images with two or more capsules longer than a half."""
-    if (found := _responses(run)) is None:
-        return None
     return 100 * ((found.lengths > 0.5).sum(dim=1) >= 2).double().mean().item()
 
 
-def tuning_beside_peaks(run: RunSummary) -> Float[Tensor, "entry"] | None:
+@_of_responses
+def tuning_beside_peaks(found: Responses) -> Float[Tensor, "entry"] | None:
     """Return the tuning curves without their peaks, which any two good classifiers have in the same places.
 
     A network whose curves are constant has no shape to compare, so it has no measure.
     """
-    if (found := _responses(run)) is None:
-        return None
-    curves = tuning_of(found)
+    curves = tuning(found)
     rest = curves[~torch.eye(*curves.shape, dtype=torch.bool)]
     return rest if rest.std() > 0 else None
-
-
-def _active_coefficients(run: RunSummary) -> Float[Tensor, "iteration child parent"] | None:
-    if not run.has("trace.safetensors"):
-        return None
-    found = trace(run.folder)
-    return found.couplings[:, found.alive] if found.alive.any() else None
-
-
-def _mean_lengths(run: RunSummary) -> tuple[float, float] | None:
-    """Return the mean length of the true class's capsule and of all others."""
-    if (found := _responses(run)) is None:
-        return None
-    true = found.lengths.gather(1, found.labels[:, None])
-    others = (found.lengths.sum() - true.sum()) / (found.lengths.numel() - true.numel())
-    return true.mean().item(), others.item()
-
-
-def _responses(run: RunSummary) -> Responses | None:
-    return responses(run.folder) if run.has("lengths.safetensors") else None

@@ -1,7 +1,6 @@
 """What trained networks answer to test images: figures 5, 6, 9 and A.1 to A.3, from run folders alone."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 import torch
@@ -9,7 +8,7 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 
 from maxmincaps.errors import InputError
-from maxmincaps.training.responses import Responses, responses
+from maxmincaps.training.responses import Responses
 
 
 class ClassLength(NamedTuple):
@@ -49,27 +48,16 @@ class ClassScore(NamedTuple):
     f1: float | None
 
 
-def shown_images(labels: Int64[Tensor, "image"], classes: int) -> list[int]:
+def shown_images(found: Responses) -> list[int]:
     """Return the images of figure 5: the first test image of each class, the same for every network."""
-    return [int((labels == label).nonzero()[0]) for label in range(classes) if (labels == label).any()]
+    return [
+        int(of_class[0]) for label in range(len(found.classes)) if len(of_class := (found.labels == label).nonzero())
+    ]
 
 
-def _responses_of(run: Path | str | Responses) -> Responses:
-    return run if isinstance(run, Responses) else responses(run)
-
-
-def outputs(run: Path | str | Responses, images: Sequence[int] | None = None) -> list[ClassLength]:
-    """Return the length of each class capsule for some test images (figure 5).
-
-    Args:
-        run: Run folder, or responses.
-        images: Indices of test images. Default: the first of each class.
-
-    Raises:
-        InputError: If an index is not one of the test set.
-    """
-    found = _responses_of(run)
-    chosen = shown_images(found.labels, len(found.classes)) if images is None else list(images)
+def outputs(found: Responses, images: Sequence[int] | None = None) -> list[ClassLength]:
+    """Return the length of each class capsule for some test images, by default the first of each class (figure 5)."""
+    chosen = shown_images(found) if images is None else list(images)
     for image in chosen:
         if not 0 <= image < len(found.labels):
             raise InputError(f"image: expected 0 to {len(found.labels) - 1}, found {image}")
@@ -80,24 +68,16 @@ def outputs(run: Path | str | Responses, images: Sequence[int] | None = None) ->
     ]
 
 
-def tuning(run: Path | str | Responses) -> Float[Tensor, "label parent"]:
-    """Return the mean length of each class capsule over the test images of each class (figure 6)."""
-    return tuning_of(_responses_of(run))
-
-
-def tuning_of(found: Responses) -> Float[Tensor, "label parent"]:
-    """Average the lengths over the images of each class. A class without images has zeros."""
+def tuning(found: Responses) -> Float[Tensor, "label parent"]:
+    """Return the mean length of each class capsule over the images of each class (figure 6); zeros without images."""
     sums = torch.zeros(len(found.classes), found.lengths.shape[1]).index_add(0, found.labels, found.lengths)
     return sums / found.labels.bincount(minlength=len(found.classes)).clamp(min=1)[:, None]
 
 
-def tuning_rows(run: Path | str | Responses) -> list[MeanLength]:
+def tuning_rows(found: Responses) -> list[MeanLength]:
     """Return the tuning curves as a tidy table."""
-    return [
-        MeanLength(label, parent, length)
-        for label, curve in enumerate(tuning(run).tolist())
-        for parent, length in enumerate(curve)
-    ]
+    curves = enumerate(tuning(found).tolist())
+    return [MeanLength(label, parent, length) for label, curve in curves for parent, length in enumerate(curve)]
 
 
 def misclassified(found: Responses) -> list[Mistake]:
@@ -118,16 +98,14 @@ def confusion(found: Responses) -> Int64[Tensor, "label prediction"]:
 def class_scores(found: Responses) -> list[ClassScore]:
     """Return precision, recall and F1 score of each class."""
     counts = confusion(found)
-    scores = []
-    for label in range(len(counts)):
-        right, actual, predicted = (int(n) for n in (counts[label, label], counts[label].sum(), counts[:, label].sum()))
-        scores.append(
-            ClassScore(
-                label,
-                actual,
-                right / predicted if predicted else None,
-                right / actual if actual else None,
-                2 * right / (actual + predicted) if actual + predicted else None,
-            )
+    columns = (counts.diagonal().tolist(), counts.sum(dim=1).tolist(), counts.sum(dim=0).tolist())
+    return [
+        ClassScore(
+            label,
+            actual,
+            right / predicted if predicted else None,
+            right / actual if actual else None,
+            2 * right / (actual + predicted) if actual + predicted else None,
         )
-    return scores
+        for label, (right, actual, predicted) in enumerate(zip(*columns, strict=True))
+    ]

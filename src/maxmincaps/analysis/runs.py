@@ -9,7 +9,8 @@ from typing import Any, NamedTuple, TypeVar
 
 from scipy.special import stdtrit
 
-from maxmincaps.studies.study import PAPER_SCALE, Study
+from maxmincaps.studies.paper import VOTERS
+from maxmincaps.studies.study import Study
 from maxmincaps.studies.table import has_papers_budget, has_papers_network, shown_rows
 from maxmincaps.training.run import RunSummary
 
@@ -20,19 +21,13 @@ Measure = Callable[[RunSummary], float | None]
 CONFIDENCE = 0.95
 POWER = 0.8
 """Probability with which `Interval.detectable` would have been found."""
+MODELS = dict(zip(map(int, VOTERS["seed"]), "ABC", strict=True))
+"""The seeds of the networks that vote in Table 2 and figures 9, 10 and A.1 to A.3, and the paper's names of them."""
 
 
 @dataclass(frozen=True)
 class Interval:
-    """Mean over runs or pairs, with Student's 95 % confidence interval.
-
-    Args:
-        mean: Arithmetic mean.
-        sd: Sample standard deviation (n - 1). None for a single value.
-        n: Number of values.
-        low: Lower end of the interval. None for a single value.
-        high: Upper end of the interval. None for a single value.
-    """
+    """Mean over n runs or pairs, sample standard deviation, and Student's 95 % interval; a single value has only n."""
 
     mean: float
     sd: float | None
@@ -47,6 +42,10 @@ class Interval:
             return None
         quantiles = stdtrit(self.n - 1, (1 + CONFIDENCE) / 2) + stdtrit(self.n - 1, POWER)
         return float(quantiles) * self.sd / math.sqrt(self.n)
+
+    def with_sd(self, sign: str = "") -> str:
+        """Write `91.00 ± 1.41`; `sign` is "+" for a difference."""
+        return f"{self.mean:{sign}.2f}" + (f" ± {self.sd:.2f}" if self.sd is not None else "")
 
 
 def interval(values: Iterable[float]) -> Interval | None:
@@ -91,15 +90,12 @@ class RunTable(Sequence[RunSummary]):
     study: Study | None = None
 
     def __len__(self) -> int:
-        """Return the number of runs."""
         return len(self.runs)
 
     def __getitem__(self, index: Any) -> Any:
-        """Return one run, or a list of runs for a slice."""
         return self.runs[index]
 
     def __iter__(self) -> Iterator[RunSummary]:
-        """Iterate over the runs."""
         return iter(self.runs)
 
     def filter(self, condition: Callable[[RunSummary], bool]) -> "RunTable":
@@ -190,9 +186,7 @@ class RunTable(Sequence[RunSummary]):
     @property
     def notes(self) -> tuple[str, ...]:
         """What to know of the scales that the runs belong to."""
-        if self.study is None:
-            return ()
-        notes = (self.study.borrows or self.study).notes
+        notes = (self.study.borrows or self.study).notes if self.study else {}
         return tuple(f"Scale {name}: {notes[name]}." for name in self.scales if name in notes)
 
 
@@ -207,12 +201,17 @@ def study_runs(study: Study, runs: Sequence[RunSummary]) -> RunTable:
 
 def study_runs_by_network(study: Study, runs: Sequence[RunSummary]) -> list[RunTable]:
     """Return the runs of a study with the paper's network, and those with a smaller one, if there are any."""
-    paper = [run for run in runs if run.images is not None and has_papers_network(run)]
-    known = set(map(id, paper))
-    smaller = [run for run in runs if run.images is not None and id(run) not in known]
-    return [table for own in (paper, smaller) if (table := study_runs(study, own))]
+    known = [run for run in runs if run.images is not None]
+    sizes = ([run for run in known if has_papers_network(run) is papers] for papers in (True, False))
+    return [table for own in sizes if (table := study_runs(study, own))]
 
 
-def is_at_paper_scale(runs: Iterable[RunSummary]) -> bool:
-    """Return whether all runs belong to the scale with the paper's budget."""
-    return all(run.scale == PAPER_SCALE for run in runs)
+def voters(runs: Iterable[RunSummary]) -> list[RunSummary]:
+    """Return the complete Max-Min runs that hold class lengths, ordered by seed."""
+    able = [run for run in runs if run.complete and run.line == "Max-Min" and run.has("lengths.safetensors")]
+    return sorted(able, key=lambda run: run.recipe.seed)
+
+
+def models_a_b_c(runs: Iterable[RunSummary]) -> list[RunSummary]:
+    """Return the runs that vote in the paper's Table 2; fewer than three if one diverged or is unfinished."""
+    return [run for run in voters(runs) if run.recipe.seed in MODELS]

@@ -21,40 +21,28 @@ from maxmincaps.training.verify import best_is_last
 
 @dataclass(frozen=True, eq=False)
 class Trace:
-    """Every routing step of the first training image, after training.
-
-    Args:
-        logits: Logits b_ij at each iteration.
-        couplings: Routing coefficients c_ij at each iteration.
-        label: The image's true class.
-        alive: Which lower-level capsules are active. An inactive one has a zero output, and its logits stay at zero.
-    """
+    """Logits b_ij and routing coefficients c_ij of the first training image after training, and its true class."""
 
     logits: Float[Tensor, "iteration child parent"]
     couplings: Float[Tensor, "iteration child parent"]
     label: int
     alive: Bool[Tensor, "child"]
+    """Which lower-level capsules are active. An inactive one has a zero output, and its logits stay at zero."""
 
 
 @dataclass(frozen=True, eq=False)
 class Histogram:
-    """One panel of figures 2 and 3.
-
-    Args:
-        iteration: From 0, the initial values.
-        quantity: `logits` or `couplings`.
-        column: `true class` for the true class's column alone, or `all`.
-        edges: Edges of the bins.
-        counts: Number of values of all lower-level capsules.
-        voting: Number of values of active ones.
-    """
+    """One panel of figures 2 and 3: `logits` or `couplings`, of the column of the `true class` alone or of `all`."""
 
     iteration: int
+    """From 0, the initial values."""
     quantity: str
     column: str
     edges: Float[Tensor, "edge"]
     counts: Float[Tensor, "bin"]
+    """Number of values of all lower-level capsules."""
     voting: Float[Tensor, "bin"]
+    """Number of values of active ones."""
 
 
 class HistogramBin(NamedTuple):
@@ -114,32 +102,33 @@ def trace_of(run: Path | str, weights: Literal["best", "last"] = "last", dataset
     return Trace(logits.float(), couplings.float(), int(first.labels), alive)
 
 
-def evolution(run: Path | str | Trace, *, bins: int = 50) -> list[Histogram]:
+def evolution(found: Trace, *, bins: int = 50) -> list[Histogram]:
     """Return histograms of logits and couplings at each iteration: of all, and of the true class's column.
 
     All iterations of one quantity share their edges.
     """
-    found = run if isinstance(run, Trace) else trace(run)
     panels = []
     for quantity, values in (("logits", found.logits), ("couplings", found.couplings)):
         edges = _edges(values, bins)
         for column, chosen in (("true class", values[:, :, found.label, None]), ("all", values)):
             panels += [
-                Histogram(number, quantity, column, edges, _counts(step, edges), _counts(step[found.alive], edges))
+                Histogram(
+                    number, quantity, column, edges, *(_counts(part, edges) for part in (step, step[found.alive]))
+                )
                 for number, step in enumerate(chosen)
             ]
     return panels
 
 
-def evolution_rows(run: Path | str | Trace, *, bins: int = 50) -> list[HistogramBin]:
+def evolution_rows(found: Trace, *, bins: int = 50) -> list[HistogramBin]:
     """Return the histograms as a tidy table, one row per bin."""
-    return [
-        HistogramBin(panel.iteration + 1, panel.quantity, panel.column, low, high, int(count), int(voting))
-        for panel in evolution(run, bins=bins)
-        for low, high, count, voting in zip(
-            *(part.tolist() for part in (panel.edges[:-1], panel.edges[1:], panel.counts, panel.voting)), strict=True
-        )
-    ]
+    rows = []
+    for panel in evolution(found, bins=bins):
+        columns = torch.stack([panel.edges[:-1], panel.edges[1:], panel.counts, panel.voting], dim=1)
+        for low, high, count, voting in columns.tolist():
+            place = (panel.iteration + 1, panel.quantity, panel.column)
+            rows.append(HistogramBin(*place, low, high, int(count), int(voting)))
+    return rows
 
 
 def chosen_children(found: Trace, count: int = 3) -> list[int]:
@@ -155,18 +144,8 @@ def chosen_children(found: Trace, count: int = 3) -> list[int]:
     return [*winners.values(), *others][:count]
 
 
-def rows(run: Path | str | Trace, children: Sequence[int] | None = None, *, count: int = 3) -> list[Coefficient]:
-    """Return logits and couplings of a few lower-level capsules at the last iteration (figure 4).
-
-    Args:
-        run: Run folder.
-        children: Indices of the capsules. Default: those of `chosen_children`.
-        count: How many to choose if none are given.
-
-    Raises:
-        InputError: If an index is out of range.
-    """
-    found = run if isinstance(run, Trace) else trace(run)
+def rows(found: Trace, children: Sequence[int] | None = None, *, count: int = 3) -> list[Coefficient]:
+    """Return logits and couplings at the last iteration of some children, by default of the chosen ones (figure 4)."""
     number = found.logits.shape[1]
     chosen = chosen_children(found, count) if children is None else list(children)
     for child in chosen:

@@ -41,17 +41,13 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class Bound:
-    """What a claim says about a number.
-
-    Args:
-        value: The number that the mean is compared with.
-        side: 1 if the claim says "above", -1 for "below", 0 for "within plus or minus `value`".
-        of_paper: Whether `value` is a number of the paper, which a smaller budget cannot refute.
-    """
+    """What a claim says about a mean."""
 
     value: float = 0.0
     side: int = 1
+    """1 if the claim says "above `value`", -1 for "below", 0 for "within plus or minus `value`"."""
     of_paper: bool = False
+    """Whether `value` is a number of the paper, which a smaller budget cannot refute."""
 
     def verdict(self, found: Interval | None) -> Verdict:
         """Compare an interval with the bound."""
@@ -68,25 +64,20 @@ class Bound:
 
 @dataclass(frozen=True)
 class Finding:
-    """What the runs of one study say about one claim.
-
-    Args:
-        ours: Mean, interval and n of each dataset in words.
-        verdict: The verdict over all datasets.
-        summary: The verdict in words, with the number of datasets.
-        runs: The runs that were considered, diverged ones included.
-        n: Smallest number of pairs or runs on a dataset that was measured.
-        detectable: Smallest detectable difference in words. Empty if there is no interval.
-        at_paper: Whether these are all runs that the paper has. None: decided by the study's scale.
-    """
+    """What the runs of one study, diverged ones included, say about one claim."""
 
     ours: str
+    """Mean, interval and n of each dataset in words."""
     verdict: Verdict
     summary: str
+    """The verdict in words, with the number of datasets."""
     runs: RunTable
     n: int = 0
+    """Smallest number of pairs or runs on a dataset that was measured."""
     detectable: str = ""
+    """Smallest detectable difference in words. Empty if there is no interval."""
     at_paper: bool | None = None
+    """Whether these are all runs that the paper has. None: decided by the study's scale."""
 
 
 def not_tested(runs: RunTable, reason: str = "") -> Finding:
@@ -117,14 +108,8 @@ def judge(
         return not_tested(runs)
     verdicts = {dataset: _on_dataset(bound, own, runs, dataset) for dataset, own in found.items()}
     verdict, summary = combine([verdicts.get(name, Verdict.NOT_TESTED) for name in datasets or found])
-    return Finding(
-        ours=_in_words(found, unit, bound),
-        verdict=verdict,
-        summary=summary,
-        runs=runs,
-        n=min(own.n for own in found.values()),
-        detectable=_detectable(found),
-    )
+    n = min(own.n for own in found.values())
+    return Finding(_in_words(found, unit, bound), verdict, summary, runs, n, _detectable(found))
 
 
 def _on_dataset(bound: Bound, found: Interval, runs: RunTable, dataset: str) -> Verdict:
@@ -143,18 +128,12 @@ def combine(verdicts: Sequence[Verdict]) -> tuple[Verdict, str]:
     >>> combine([Verdict.SUPPORTED, Verdict.INCONCLUSIVE])[1]
     'supported on 1 of 2 datasets'
     """
-    kinds = set(verdicts)
+    kinds = [kind for kind in Verdict if kind in verdicts]  # from the clearest to the least clear
     if len(kinds) == 1:
-        (verdict,) = kinds
-        return verdict, str(verdict)
-    counted = [kind for kind in (Verdict.SUPPORTED, Verdict.REFUTED) if kind in kinds]
-    if not counted:
-        order = (Verdict.INCONCLUSIVE, Verdict.NOT_COMPARABLE)
-        verdict = next(kind for kind in order if kind in kinds)
-        counted = [verdict]
-    else:
-        verdict = Verdict.PARTLY if Verdict.SUPPORTED in kinds else Verdict.REFUTED
+        return kinds[0], str(kinds[0])
+    counted = [kind for kind in kinds if kind in (Verdict.SUPPORTED, Verdict.REFUTED)] or kinds[:1]
     words = ", ".join(f"{kind} on {verdicts.count(kind)}" for kind in counted)
+    verdict = Verdict.PARTLY if counted[0] is Verdict.SUPPORTED else counted[0]
     return verdict, f"{words} of {len(verdicts)} datasets"
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import combinations
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from jaxtyping import Int64
@@ -14,21 +14,20 @@ from maxmincaps.errors import InputError, check_name
 from maxmincaps.training.responses import Responses
 
 Rule = Literal["majority", "summed"]
-RULES: tuple[Rule, ...] = ("majority", "summed")
 
 
 def vote(models: Sequence[Responses], rule: Rule = "majority") -> Responses:
-    """Return the joint responses of several networks to the same test images.
+    """Return the joint responses of several networks; lengths are means over them, as in the paper's figure 10.
 
     Args:
-        models: Responses of each network.
+        models: Responses of each network to the same test images.
         rule: `majority` with ties broken by summed length, or `summed` for the largest summed length.
-
-    Returns:
-        The joint predictions. Lengths are means over the networks, as in the paper's figure 10.
     """
-    check_name(rule, RULES, "rule")
-    _check_same_images(models)
+    check_name(rule, get_args(Rule), "rule")
+    if not models:
+        raise InputError("a vote needs at least one run")
+    if any(model.classes != models[0].classes or not model.labels.equal(models[0].labels) for model in models):
+        raise InputError("a vote needs runs that were tested on the same images")
     summed = torch.stack([model.lengths for model in models]).double().sum(dim=0)
     predictions = summed.argmax(dim=1) if rule == "summed" else _majority(models, summed)
     return replace(models[0], lengths=(summed / len(models)).float(), predictions=predictions)
@@ -43,11 +42,3 @@ def _majority(models: Sequence[Responses], summed: Tensor) -> Int64[Tensor, "ima
     votes = torch.stack([one_hot(model.predictions, summed.shape[1]) for model in models]).sum(dim=0)
     tied = votes == votes.amax(dim=1, keepdim=True)
     return summed.masked_fill(~tied, -torch.inf).argmax(dim=1)
-
-
-def _check_same_images(models: Sequence[Responses]) -> None:
-    if not models:
-        raise InputError("a vote needs at least one run")
-    for model in models[1:]:
-        if model.classes != models[0].classes or not torch.equal(model.labels, models[0].labels):
-            raise InputError("a vote needs runs that were tested on the same images")

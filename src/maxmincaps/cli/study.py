@@ -159,18 +159,17 @@ def report(
     csv: Path
         Write the table to this file instead.
     """
-    from maxmincaps.analysis.lines import line_results
+    from maxmincaps.analysis.lines import line_cells
     from maxmincaps.studies.table import read, study_rows
 
     rows, scale = read(out).rows, _scale(name, scale)
-    found = [
+    cells = [
         line
         for study in _with_scale(name, scale)
-        for line in line_results(study_rows(study, scale, rows, seeds), (study.borrows or study).lines[0].label)
+        for line in line_cells(study_rows(study, scale, rows, seeds), (study.borrows or study).lines[0].label)
     ]
-    if not found:
+    if not cells:
         raise InputError(f"{out}: no finished run of study {name} at scale {scale}; `maxmincaps study run` trains them")
-    cells = [line.cells() for line in found]
     if csv:
         write_csv(csv, cells)
         console.print_line(f"{csv}: {len(cells)} rows")

@@ -1,8 +1,8 @@
 """Figure 1: the network, drawn from its own shapes."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import pairwise
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NamedTuple
 
 import torch
 from matplotlib.axes import Axes
@@ -27,9 +27,8 @@ MOST_LINES = 40
 """A matrix with more rows or columns than this is drawn without lines between them."""
 
 
-@dataclass(frozen=True)
-class Shapes:
-    """Sizes to draw: (channels, height, width) of each block, and the widths of the decoder."""
+class Shapes(NamedTuple):
+    """Sizes to draw: (channels, height, width) of each block, the widths of the decoder, and words for the arrows."""
 
     image: tuple[int, int, int]
     features: tuple[int, int, int]
@@ -39,9 +38,16 @@ class Shapes:
     classes: int
     class_pose: int
     decoder: tuple[int, ...]
-    conv: str
-    primary: str
-    routing: str
+    arrows: tuple[str, str, str]
+
+
+class _Part(NamedTuple):
+    """A layer to draw: its width, what draws it at a left edge and a middle height, its name, and its size in words."""
+
+    width: float
+    draw: Callable[[Axes, float, float], None]
+    name: str
+    size: str
 
 
 def shapes_of(network: CapsNet) -> Shapes:
@@ -50,19 +56,15 @@ def shapes_of(network: CapsNet) -> Shapes:
         channels, height, width = network.features(torch.zeros(1, *network.image_shape)).shape[1:]
     types, *places = network.grid
     _, classes, class_pose, part_pose = network.digits.weights.shape
-    linear = [layer.out_features for layer in network.decoder.layers if isinstance(layer, nn.Linear)]
+    linear = tuple(layer.out_features for layer in network.decoder.layers if isinstance(layer, nn.Linear))
+    arrows = (
+        _kernel(network.conv1, "ReLU") if network.stem is None else "stem",
+        _kernel(network.primary.convolution, "ReLU" if network.primary.relu else ""),
+        f"dynamic routing\n{pluralize(network.digits.iterations, 'iteration')}",
+    )
+    features = (channels, height, width)
     return Shapes(
-        image=network.image_shape,
-        features=(channels, height, width),
-        types=types,
-        places=(places[0], places[1]),
-        part_pose=part_pose,
-        classes=classes,
-        class_pose=class_pose,
-        decoder=tuple(linear),
-        conv=_kernel(network.conv1, "ReLU") if network.stem is None else "stem",
-        primary=_kernel(network.primary.convolution, "ReLU" if network.primary.relu else ""),
-        routing=f"dynamic routing\n{pluralize(network.digits.iterations, 'iteration')}",
+        network.image_shape, features, types, (places[0], places[1]), part_pose, classes, class_pose, linear, arrows
     )
 
 
@@ -76,152 +78,102 @@ def architecture(network: CapsNet) -> Figure:
     axes.set_xlim(0, 100)
     axes.set_ylim(-2, 47)
     axes.set_aspect("equal")
-    _draw_layers(axes, shapes)
-    _draw_decoder(axes, shapes)
+    _draw_row(axes, UPPER, _layers(shapes), shapes.arrows)
+    decoder = _decoder(shapes)
+    _draw_row(axes, LOWER, decoder, [""] * (len(decoder) - 1))
     return figure
 
 
-def _draw_layers(axes: Axes, shapes: Shapes) -> None:
+def _layers(shapes: Shapes) -> list[_Part]:
     scale = TALLEST / max(shapes.image[1:]) ** 0.5
-    primary_shape = (shapes.types * shapes.part_pose, *shapes.places)
-    sizes = [_sizes(shape, scale) for shape in (shapes.image, shapes.features, primary_shape)]
-    lefts = _spread([*map(_drawn_width, sizes), MATRIX_WIDTH])
-    blocks = [
-        _block(axes, left, UPPER, size, colour)
-        for left, size, colour in zip(lefts[:3], sizes, (GREY, TEAL, PLUM), strict=True)
-    ]
-    boxes = [*blocks, _matrix(axes, lefts[3], UPPER, shapes.classes, shapes.class_pose)]
-    for (before, after), words in zip(pairwise(boxes), (shapes.conv, shapes.primary, shapes.routing), strict=True):
-        _arrow(axes, before, after, UPPER, words)
     children = shapes.types * shapes.places[0] * shapes.places[1]
-    labels = [
-        ("Image", _times(*shapes.image[1:], shapes.image[0])),
-        ("Conv1", _times(*shapes.features[1:], shapes.features[0])),
-        (
-            "PrimaryCaps",
-            f"{_times(*shapes.places, shapes.types, shapes.part_pose)}\n= {children:,} capsules of {shapes.part_pose}",
-        ),
-        ("DigitCaps", f"{_times(shapes.classes, shapes.class_pose)}\nlength = presence of the class"),
+    capsules = (
+        f"{_times(*shapes.places, shapes.types, shapes.part_pose)}\n= {children:,} capsules of {shapes.part_pose}"
+    )
+    length = f"{_times(shapes.classes, shapes.class_pose)}\nlength = presence of the class"
+    return [
+        _block(shapes.image, scale, GREY, "Image"),
+        _block(shapes.features, scale, TEAL, "Conv1"),
+        _block((shapes.types * shapes.part_pose, *shapes.places), scale, PLUM, "PrimaryCaps", capsules),
+        _Part(MATRIX_WIDTH, partial(_draw_matrix, shapes.classes, shapes.class_pose, None), "DigitCaps", length),
     ]
-    for box, label in zip(boxes, labels, strict=True):
-        _label(axes, box, UPPER, *label)
 
 
-def _draw_decoder(axes: Axes, shapes: Shapes) -> None:
-    size = _sizes(shapes.image, 0.75 * TALLEST / max(shapes.image[1:]) ** 0.5)
-    digits, *lefts, right = _spread([MATRIX_WIDTH, *[BAR_WIDTH] * len(shapes.decoder), _drawn_width(size)])
+def _decoder(shapes: Shapes) -> list[_Part]:
     kept = min(3, shapes.classes - 1)
-    longest = max(shapes.decoder)
-    boxes = [
-        _matrix(axes, digits, LOWER, shapes.classes, shapes.class_pose, only=kept),
+    masked = partial(_draw_matrix, shapes.classes, shapes.class_pose, kept)
+    heights = [TALLEST * (0.3 + 0.7 * (width / max(shapes.decoder)) ** 0.5) for width in shapes.decoder]
+    activations = ["ReLU"] * (len(shapes.decoder) - 1) + ["sigmoid"]
+    return [
+        _Part(MATRIX_WIDTH, masked, "Masked DigitCaps", "all rows but one are zero"),
         *(
-            _bar(axes, left, LOWER, TALLEST * (0.3 + 0.7 * (width / longest) ** 0.5))
-            for left, width in zip(lefts, shapes.decoder, strict=True)
+            _Part(BAR_WIDTH, partial(_draw_bar, high), f"{width:,}", activation)
+            for width, high, activation in zip(shapes.decoder, heights, activations, strict=True)
         ),
-        _block(axes, right, LOWER, size, GREY),
+        _block(shapes.image, 0.75 * TALLEST / max(shapes.image[1:]) ** 0.5, GREY, "Reconstruction"),
     ]
-    for before, after in pairwise(boxes):
-        _arrow(axes, before, after, LOWER)
-    labels = [
-        ("Masked DigitCaps", "all rows but one are zero"),
-        *((f"{width:,}", "ReLU") for width in shapes.decoder[:-1]),
-        (f"{shapes.decoder[-1]:,}", "sigmoid"),
-        ("Reconstruction", _times(*shapes.image[1:], shapes.image[0])),
-    ]
-    for box, label in zip(boxes, labels, strict=True):
-        _label(axes, box, LOWER, *label)
 
 
-def _spread(widths: Sequence[float]) -> list[float]:
-    """Return the left edges of blocks of these widths, with equal gaps between the margins."""
-    gap = (100 - 2 * MARGIN - sum(widths)) / (len(widths) - 1)
-    return [MARGIN + sum(widths[:index]) + index * gap for index in range(len(widths))]
+def _draw_row(axes: Axes, middle: float, parts: Sequence[_Part], arrows: Sequence[str]) -> None:
+    """Draw parts from left to right with equal gaps, words below each of them, and arrows with words between them."""
+    gap = (100 - 2 * MARGIN - sum(part.width for part in parts)) / (len(parts) - 1)
+    left, top = MARGIN, middle - 0.72 * TALLEST
+    for part, words in zip(parts, [*arrows, None], strict=True):
+        part.draw(axes, left, middle)
+        centre, right = left + part.width / 2, left + part.width
+        axes.text(centre, top, part.name, ha="center", va="top", fontsize=8, fontweight="bold")
+        axes.text(centre, top - 2.6, part.size, ha="center", va="top", fontsize=7, linespacing=1.3)
+        left = right + gap
+        if words is not None:
+            ends = (right + 0.8, middle), (left - 0.8, middle)
+            axes.add_patch(FancyArrowPatch(*ends, arrowstyle="-|>", mutation_scale=7, color=INK, linewidth=0.8))
+            place = {"ha": "center", "va": "bottom", "fontsize": 6.5, "linespacing": 1.25}
+            axes.text((right + left) / 2, middle + 1, words, **place)
 
 
-@dataclass(frozen=True)
-class _Box:
-    """The position of a drawn block."""
-
-    left: float
-    right: float
-
-    @property
-    def centre(self) -> float:
-        return (self.left + self.right) / 2
-
-
-def _sizes(shape: Sequence[int], scale: float) -> tuple[float, float, float]:
-    """Return thickness, height and depth of a block; square roots keep 1 and 256 channels both visible."""
+def _block(shape: Sequence[int], scale: float, colour: str, name: str, size: str = "") -> _Part:
+    """Return a block of these (channels, height, width); square roots keep 1 and 256 channels both visible."""
     channels, height, width = shape
-    return 0.5 + 0.5 * channels**0.5, scale * height**0.5, scale * width**0.5
+    thick, high, deep = 0.5 + 0.5 * channels**0.5, scale * height**0.5, scale * width**0.5
+    draw = partial(_draw_block, thick, high, deep, colour)
+    return _Part(thick + SLANT[0] * deep, draw, name, size or _times(height, width, channels))
 
 
-def _block(axes: Axes, left: float, middle: float, sizes: tuple[float, float, float], colour: str) -> _Box:
+def _draw_block(thick: float, high: float, deep: float, colour: str, axes: Axes, left: float, middle: float) -> None:
     """Draw a box: channels to the right, height up, width into the page."""
-    thick, high, deep = sizes
     right, up = SLANT[0] * deep, SLANT[1] * deep
     bottom = middle - (high + up) / 2
     front = [(left, bottom), (left + thick, bottom), (left + thick, bottom + high), (left, bottom + high)]
-    side = [front[1], _moved(front[1], right, up), _moved(front[2], right, up), front[2]]
-    top = [front[3], front[2], side[2], _moved(front[3], right, up)]
+    back = [(x + right, y + up) for x, y in front]
+    side = [front[1], back[1], back[2], front[2]]
+    top = [front[3], front[2], back[2], back[3]]
     for corners, strength in ((front, 0.75), (side, 0.45), (top, 0.25)):
         axes.add_patch(Polygon(corners, facecolor=to_rgba(colour, strength), edgecolor=INK, linewidth=0.6))
-    return _Box(left, left + thick + right)
 
 
-def _drawn_width(sizes: tuple[float, float, float]) -> float:
-    return sizes[0] + SLANT[0] * sizes[2]
-
-
-def _matrix(axes: Axes, left: float, middle: float, rows: int, columns: int, only: int | None = None) -> _Box:
-    """Draw a matrix with all its rows, or with one row filled and the others empty."""
-    row_high, bottom = TALLEST / rows, middle - TALLEST / 2
+def _draw_matrix(rows: int, columns: int, only: int | None, axes: Axes, left: float, middle: float) -> None:
+    """Draw a matrix with all its rows filled, or with one."""
+    height, bottom = TALLEST / rows, middle - TALLEST / 2
+    edge = INK if rows <= MOST_LINES else "none"
     for row in range(rows):
-        axes.add_patch(
-            Rectangle(
-                (left, bottom + TALLEST - (row + 1) * row_high),
-                MATRIX_WIDTH,
-                row_high,
-                facecolor=to_rgba(ROSE, 0.7) if only in (None, row) else "none",
-                edgecolor=INK if rows <= MOST_LINES else "none",
-                linewidth=0.4,
-            )
-        )
+        colour = to_rgba(ROSE, 0.7) if only in (None, row) else "none"
+        corner = (left, bottom + TALLEST - (row + 1) * height)
+        axes.add_patch(Rectangle(corner, MATRIX_WIDTH, height, facecolor=colour, edgecolor=edge, linewidth=0.4))
     if columns <= MOST_LINES:
         inner = [left + MATRIX_WIDTH * column / columns for column in range(1, columns)]
         axes.vlines(inner, bottom, bottom + TALLEST, color=INK, linewidth=0.25)
     axes.add_patch(Rectangle((left, bottom), MATRIX_WIDTH, TALLEST, fill=False, edgecolor=INK, linewidth=0.6))
-    return _Box(left, left + MATRIX_WIDTH)
 
 
-def _bar(axes: Axes, left: float, middle: float, high: float) -> _Box:
+def _draw_bar(high: float, axes: Axes, left: float, middle: float) -> None:
     """Draw a fully connected layer."""
     corner = (left, middle - high / 2)
     axes.add_patch(Rectangle(corner, BAR_WIDTH, high, facecolor=to_rgba(TEAL, 0.6), edgecolor=INK, linewidth=0.6))
-    return _Box(left, left + BAR_WIDTH)
-
-
-def _arrow(axes: Axes, before: _Box, after: _Box, height: float, words: str = "") -> None:
-    start, end = before.right + 0.8, after.left - 0.8
-    axes.add_patch(
-        FancyArrowPatch((start, height), (end, height), arrowstyle="-|>", mutation_scale=7, color=INK, linewidth=0.8)
-    )
-    axes.text((start + end) / 2, height + 1, words, ha="center", va="bottom", fontsize=6.5, linespacing=1.25)
-
-
-def _label(axes: Axes, box: _Box, middle: float, name: str, size: str) -> None:
-    top = middle - 0.72 * TALLEST
-    axes.text(box.centre, top, name, ha="center", va="top", fontsize=8, fontweight="bold")
-    axes.text(box.centre, top - 2.6, size, ha="center", va="top", fontsize=7, linespacing=1.3)
-
-
-def _moved(point: tuple[float, float], right: float, up: float) -> tuple[float, float]:
-    return point[0] + right, point[1] + up
 
 
 def _kernel(convolution: nn.Conv2d, activation: str) -> str:
-    size = _times(*convolution.kernel_size)
-    return "\n".join([f"{size} kernels", ", ".join(filter(None, [f"stride {convolution.stride[0]}", activation]))])
+    stride = f"stride {convolution.stride[0]}"
+    return f"{_times(*convolution.kernel_size)} kernels\n" + (f"{stride}, {activation}" if activation else stride)
 
 
 def _times(*sizes: int) -> str:

@@ -6,7 +6,6 @@ from importlib.metadata import version
 from itertools import groupby
 from pathlib import Path
 
-import jinja2
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
@@ -20,6 +19,7 @@ from maxmincaps.report import tables
 from maxmincaps.report.chapters import CHAPTERS, Chapter
 from maxmincaps.report.items import PageItem, ReportData
 from maxmincaps.report.style import for_page, save
+from maxmincaps.report.table import template
 from maxmincaps.studies import STUDIES
 from maxmincaps.studies.study import Study
 from maxmincaps.studies.table import budgets_in_words, coverage, deduplicate, read
@@ -66,7 +66,7 @@ def build(
     evidence = evaluate_claims(table)
     _write_claims(evidence, out)
     chapters = [(chapter, _items(chapter, data)) for chapter in CHAPTERS]
-    page = _template().render(
+    page = template("page.html.jinja").render(
         evidence=evidence,
         tested=_by_study([one for one in evidence if one.verdict is not Verdict.NOT_TESTED]),
         untested=[one for one in evidence if one.verdict is Verdict.NOT_TESTED],
@@ -130,10 +130,3 @@ def _write(item: PageItem, out: Path) -> tuple[Markup | None, list[str]]:
         paths = item.content.save(out / "tables")
         html = Markup(item.content.to_html())
     return html, [path.relative_to(out).as_posix() for path in paths]
-
-
-def _template() -> jinja2.Template:
-    loader = jinja2.PackageLoader("maxmincaps", "report")
-    return jinja2.Environment(
-        loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
-    ).get_template("page.html.jinja")

@@ -2,12 +2,13 @@
 
 import os
 import re
+import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from shlex import quote
-from typing import Any
+from typing import Any, NamedTuple
 
 from matplotlib.figure import Figure
 
@@ -25,29 +26,25 @@ IN_THE_PAPER = ("mnist", "cifar10")
 COMPARED = ("softmax", "max-min")
 Networks = dict[str, dict[str, RunSummary]]
 """For each dataset, one run of each normalization."""
+TEXTS = tomllib.loads(Path(__file__).with_name("texts.toml").read_text(encoding="utf-8"))
+"""Title and caption of each figure and table, by name."""
 
 
 @dataclass(frozen=True)
 class PageItem:
-    """A figure or table of the page with its text.
-
-    Args:
-        name: Name of its files and its anchor.
-        title: Heading.
-        caption: Text below the heading.
-        content: The figure or table. None: there are no runs for it, or they cannot be drawn.
-        command: The command that prints the same, or trains what is missing. Empty: there is none.
-        budget: What the runs cost.
-        below_paper: Whether a number of the paper stands beside numbers that were made with another budget.
-    """
+    """A figure or table of the page with its text."""
 
     name: str
+    """Its files and its anchor are called so."""
     title: str
     caption: str
     content: Figure | Table | None
+    """None: there are no runs for it, or they cannot be drawn."""
     command: str = ""
+    """The command that prints the same, or trains what is missing. Empty: there is none."""
     budget: str = ""
     below_paper: bool = False
+    """Whether a number of the paper stands beside numbers that were made with another budget."""
 
     @property
     def has_text(self) -> bool:
@@ -55,30 +52,30 @@ class PageItem:
         return self.content is not None or bool(self.caption)
 
 
+class StudyRuns(NamedTuple):
+    """The runs of a study: those of each size of network, all of them, and the command that trains them."""
+
+    study: Study
+    by_network: list[RunTable]
+    every: RunTable
+    command: str
+
+
 @dataclass(frozen=True)
 class ReportData:
-    """The runs of a folder, as figures and tables need them.
-
-    Args:
-        runs: Every run of the folder, each once.
-        studies: The studies that the report covers, by name.
-        poll: Answers of people about misclassified images, if there are any.
-        folder: The folder that the runs were read from.
-    """
+    """The runs of a folder, each once, the studies that the report covers, and the answers of a poll."""
 
     runs: RunTable
     studies: Mapping[str, Study]
     poll: Poll | None = None
     folder: Path = Path("runs")
 
-    def study(self, name: str) -> RunTable:
-        """Return the runs of a study with one size of network: the paper's if there are any."""
-        found = self.by_network(name)
-        return found[0] if found else RunTable((), self.studies[name])
-
-    def by_network(self, name: str) -> list[RunTable]:
-        """Return the runs of a study with the paper's network, and those with a smaller one."""
-        return study_runs_by_network(self.studies[name], self.runs) if name in self.studies else []
+    def of_study(self, name: str) -> StudyRuns:
+        """Return the runs of a study; the paper's network comes first."""
+        study = self.studies[name]
+        found = study_runs_by_network(study, self.runs)
+        every = RunTable(tuple(run for own in found for run in own), study)
+        return StudyRuns(study, found, every, self.study_command(study, every.scales))
 
     @cached_property
     def networks(self) -> Networks:
@@ -90,8 +87,7 @@ class ReportData:
         found = {name: pair for name, pair in every.items() if len(pair) == 2} or every
         wanted = [name for name in IN_THE_PAPER if name in found]
         others = [name for name in found if name not in wanted]
-        chosen = wanted if len(wanted) == 2 else [*wanted, *others][:2]
-        return {name: found[name] for name in chosen}
+        return {name: found[name] for name in [*wanted, *others][:2]}
 
     @cached_property
     def file_names(self) -> dict[str, str]:
@@ -105,12 +101,18 @@ class ReportData:
     @cached_property
     def outside_studies(self) -> RunTable:
         """The runs that belong to no study."""
-        known = _fingerprints(self.studies.values(), seeds_among(self.runs))
+        known = self._fingerprints()
         return self.runs.filter(lambda run: run.fingerprint not in known)
 
     @cached_property
     def _paper_runs(self) -> set[str]:
-        return _fingerprints(self.studies.values(), seeds_among(self.runs), PAPER_SCALE)
+        return self._fingerprints(PAPER_SCALE)
+
+    def _fingerprints(self, only: str = "") -> set[str]:
+        """Return the fingerprints of every run of the studies, at all scales or at one."""
+        scales = ((study, scale) for study in self.studies.values() for scale in study.scale_names())
+        grids = (study.grid(scale, seeds_among(self.runs)) for study, scale in scales if only in ("", scale))
+        return {recipe.fingerprint() for grid in grids for recipe in grid}
 
     def below_paper(self, runs: Iterable[RunSummary]) -> bool:
         """Return whether any run has another budget than the paper's."""
@@ -121,26 +123,22 @@ class ReportData:
         return quote(os.path.relpath(run.folder))
 
     def study_command(self, study: Study, scales: Iterable[str] = ()) -> str:
-        """Return the command that trains the runs of a study.
-
-        Args:
-            study: The study.
-            scales: The scales that are shown. Default: the cheapest scale with the paper's network.
-        """
+        """Return the command that trains a study at some scales; by default the cheapest with the paper's network."""
         names = study.scale_names()
         cheapest = "small" if "small" in names else names[-1] if names else ""
-        where = quote(os.path.relpath(self.folder))
-        out = "" if where == "runs" else f" --out {where}"
-        chosen = [*dict.fromkeys(scales)] or [cheapest]
         return " && ".join(
-            f"maxmincaps study run {study.name}" + (f" --scale {scale}" if scale else "") + out for scale in chosen
+            f"maxmincaps study run {study.name}" + f" --scale {scale}" * bool(scale) + self._folder(" --out ")
+            for scale in [*dict.fromkeys(scales)] or [cheapest]
         )
 
     @property
     def runs_command(self) -> str:
         """The command that lists the runs of the folder."""
+        return "maxmincaps runs" + self._folder(" ")
+
+    def _folder(self, before: str) -> str:
         where = quote(os.path.relpath(self.folder))
-        return "maxmincaps runs" + ("" if where == "runs" else f" {where}")
+        return "" if where == "runs" else before + where
 
     def look_command(self, verb: str, runs: Iterable[RunSummary]) -> str:
         """Return the commands that print the numbers of a figure, one for each run."""
@@ -148,31 +146,32 @@ class ReportData:
 
     def item(
         self,
-        name: str,
-        title: str,
-        caption: str,
-        content: Figure | Table,
+        text: str,
+        content: Figure | Table | None,
         command: str,
-        runs: Sequence[RunSummary],
+        runs: Sequence[RunSummary] = (),
         *,
+        name: str = "",
         paper_number: bool = False,
+        **words: Any,
     ) -> PageItem:
         """Return a figure or table of some runs; a figure gets their budget as a footnote.
 
         Args:
-            name: Name of its files.
-            title: Heading.
-            caption: Text below the heading.
+            text: Name of its title and caption in texts.toml.
             content: The figure or table.
             command: The command that prints or makes it.
             runs: The runs that it shows.
+            name: Name of its files. Default: `text`.
             paper_number: Whether a number of the paper stands beside ours.
+            words: What is filled into title and caption.
         """
         below = paper_number and bool(runs) and self.below_paper(runs)
-        budget = budgets_in_words(runs)
+        budget = budgets_in_words(runs) if isinstance(content, Figure) else ""
         if isinstance(content, Figure) and budget:
             footnote(content, budget + (f" — {NOT_PAPER}" if below else ""))
-        return PageItem(name, title, caption, content, command, budget if isinstance(content, Figure) else "", below)
+        title, caption = (TEXTS[text][part].format(**words) for part in ("title", "caption"))
+        return PageItem(name or text, title, caption, content, command, budget, below)
 
     def not_run(self, name: str, title: str, study: str) -> PageItem:
         """Return the entry of a figure without runs. The page lists all of them in one line."""
@@ -197,6 +196,12 @@ def matched_networks(runs: RunTable) -> Networks:
     return {dataset: best[dataset] for dataset in sorted(best, key=order.index)}
 
 
+def _preference(group: Mapping[str, RunSummary]) -> tuple[Any, ...]:
+    run = next(iter(group.values()))
+    trained = run.recipe.epochs * run.data.train_images
+    return len(group), has_papers_network(run), -len(changed_settings(run)), trained, -run.recipe.seed
+
+
 def other_seeds(runs: RunTable, one: RunSummary) -> RunTable:
     """Return the complete runs that differ from a run in the seed alone, that run included."""
     return runs.complete.filter(lambda run: settings_except(run, "seed") == settings_except(one, "seed"))
@@ -214,15 +219,3 @@ def changed_settings(run: RunSummary) -> dict[str, Any]:
     default = Recipe().model_dump(mode="json", include=set(IDENTITY) - budget)
     ours = run.recipe.model_dump(mode="json")
     return {name: ours[name] for name, value in default.items() if ours[name] != value}
-
-
-def _preference(group: Mapping[str, RunSummary]) -> tuple[Any, ...]:
-    run = next(iter(group.values()))
-    trained = run.recipe.epochs * run.data.train_images
-    return len(group), has_papers_network(run), -len(changed_settings(run)), trained, -run.recipe.seed
-
-
-def _fingerprints(studies: Iterable[Study], seeds: int, only: str | None = None) -> set[str]:
-    """Return the fingerprints of every run of some studies, at all scales or at one."""
-    grids = (study.grid(scale, seeds) for study in studies for scale in study.scale_names() if scale == (only or scale))
-    return {recipe.fingerprint() for grid in grids for recipe in grid}

@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 from maxmincaps.analysis.poll import Poll, Question, Side
 from maxmincaps.analysis.poll_results import PollRow, agreement, paper_rows
 from maxmincaps.analysis.poll_results import table_3 as rows_of_poll
+from maxmincaps.report.mistakes import as_pixels
 from maxmincaps.report.style import FULL_WIDTH, LINE_STYLES, letters, panel_title, styled
 from maxmincaps.report.table import DAGGER, NOT_PAPER, Table
 from maxmincaps.studies.study import title_of
@@ -34,7 +35,7 @@ def table_3(asked: Poll | None, voted: Responses | None = None, below_paper: boo
         whose = "ours" if asked.dataset == "mnist" else f"ours, {title_of(asked.dataset)}"
         ours = [(whose, row, mark) for row in rows_of_poll(asked)]
     elif voted:
-        ours = [(_whose(row, voted), _by_our_networks(row, voted), mark) for row in paper_rows()]
+        ours = [_by_our_networks(row, voted, mark) for row in paper_rows()]
     return Table(
         name="table-3",
         caption="Table 3. People / networks on misclassified MNIST images: share of people, mean length.",
@@ -44,7 +45,6 @@ def table_3(asked: Poll | None, voted: Responses | None = None, below_paper: boo
             *((f"Of all that were asked about, {agreement(asked)}.",) if asked else ()),
             *((f"{DAGGER} {NOT_PAPER}.",) if ours and mark else ()),
         ),
-        words=("Whose", "People agree with"),
     )
 
 
@@ -58,32 +58,25 @@ def _poll_row(whose: str, row: PollRow, mark: str) -> tuple[str, ...]:
     return f"#{row.image}", whose, f"{row.label}", on_label, f"{row.prediction}", on_prediction, side
 
 
-def _whose(row: PollRow, voted: Responses) -> str:
-    """Return whose numbers these are, and which class our networks choose."""
-    return f"ours (no poll; the vote predicts {voted.predictions[row.image].item()})"
-
-
-def _by_our_networks(row: PollRow, voted: Responses) -> PollRow:
+def _by_our_networks(row: PollRow, voted: Responses, mark: str) -> tuple[str, PollRow, str]:
     """Return the paper's row with the lengths of our networks, for the same image and classes, and no people."""
     lengths = voted.lengths[row.image]
-    return row._replace(
-        network_on_label=lengths[row.label].item(),
-        network_on_prediction=lengths[row.prediction].item(),
-        people_on_label=None,
-        people_on_prediction=None,
-        people_agree_with=Side.NOBODY,
+    ours = PollRow(
+        row.image,
+        row.label,
+        None,
+        lengths[row.label].item(),
+        row.prediction,
+        None,
+        lengths[row.prediction].item(),
+        Side.NOBODY,
     )
+    return f"ours (no poll; the vote predicts {voted.predictions[row.image].item()})", ours, mark
 
 
 @styled
 def human_or_network(examples: Sequence[tuple[str, Question]], classes: Sequence[str], models: int) -> Figure:
-    """Draw one bar chart per image: people beside the networks, class by class, and the image itself.
-
-    Args:
-        examples: Title and question of each chart.
-        classes: Names of the classes.
-        models: Number of networks whose mean length is drawn.
-    """
+    """Draw one bar chart per titled question: people beside the mean of the networks, class by class, and the image."""
     figure = Figure(figsize=(FULL_WIDTH * 0.75, 1.75 * len(examples) + 0.3))
     grid = figure.subplots(len(examples), 1, squeeze=False, sharey=True)[:, 0]
     for axes, letter, (title, question) in zip(grid, letters(), examples, strict=False):
@@ -109,6 +102,5 @@ def _pair_of_bars(axes: Axes, question: Question, classes: Sequence[str]) -> Non
     axes.get_xticklabels()[question.label].set(fontweight="bold")
     axes.grid(axis="y")
     inset = axes.inset_axes((1.02, 0.1, 0.2, 0.8))
-    pixels = question.pixels[0] if len(question.pixels) == 1 else question.pixels.transpose(1, 2, 0)
-    inset.imshow(pixels, cmap="gray_r", vmin=0, vmax=255)
+    inset.imshow(as_pixels(question.pixels), cmap="gray_r", vmin=0, vmax=255)
     inset.set_axis_off()

@@ -4,19 +4,20 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.colors import to_rgba
+from matplotlib.colors import LinearSegmentedColormap, to_rgba
 from matplotlib.figure import Figure
 
-from maxmincaps.analysis.responses import shown_images, tuning_of
+from maxmincaps.analysis.responses import shown_images
+from maxmincaps.analysis.responses import tuning as tuning_curves
 from maxmincaps.report.style import (
     FAINT,
     FULL_WIDTH,
     INK,
+    PAPER,
     LineStyle,
     letters,
     line_style,
     panel_title,
-    shades,
     styled,
     text_colour_on,
 )
@@ -25,10 +26,9 @@ from maxmincaps.training.responses import Responses
 Panels = Sequence[tuple[str, Mapping[str, Responses]]]
 """For each dataset, its title and the responses of one network per normalization to its test images."""
 LONGEST_NAME = 3
-"""Class names longer than style are written slanted."""
-MOST_IMAGES = 12
-MOST_NUMBERS = 12
-"""Classes beyond which the cells of the heat map have no numbers."""
+"""Class names that are longer are written slanted."""
+MOST_IMAGES, MOST_NUMBERS = 12, 12
+"""More images are not drawn; with more classes, the cells of the heat map have no numbers."""
 TALLEST = 0.86
 """Part of a row that a bar of length 1 takes."""
 
@@ -36,7 +36,7 @@ TALLEST = 0.86
 @styled
 def outputs(panels: Panels) -> Figure:
     """Draw the lengths of all class capsules for the first test image of each class; the true class in full colour."""
-    count = max(len(shown_images(found.labels, len(found.classes))) for _, nets in panels for found in nets.values())
+    count = max(len(shown_images(found)) for _, networks in panels for found in networks.values())
     figure, grid = _grid(panels, 0.95 + 0.25 * min(count, MOST_IMAGES))
     for axes, letter, title, style, found in _each(panels, grid):
         _output_rows(axes, style, found)
@@ -45,7 +45,7 @@ def outputs(panels: Panels) -> Figure:
 
 
 def _output_rows(axes: Axes, style: LineStyle, found: Responses) -> None:
-    images = shown_images(found.labels, len(found.classes))[:MOST_IMAGES]
+    images = shown_images(found)[:MOST_IMAGES]
     places = np.arange(len(found.classes))
     for row, image in enumerate(images):
         colours = [to_rgba(style.colour, 1.0 if place == found.labels[image] else 0.4) for place in places]
@@ -67,10 +67,10 @@ def _output_rows(axes: Axes, style: LineStyle, found: Responses) -> None:
 def tuning(panels: Panels) -> Figure:
     """Draw a heat map: the mean length of every class capsule (column) over the test images of each class (row)."""
     figure, grid = _grid(panels, 3.2)
-    colours = shades(INK)
+    colours = LinearSegmentedColormap.from_list("lengths", [PAPER, INK])
     picture = None
     for axes, letter, title, style, found in _each(panels, grid):
-        means = tuning_of(found).numpy()
+        means = tuning_curves(found).numpy()
         picture = axes.imshow(means, cmap=colours, vmin=0, vmax=1, aspect="auto")
         for (label, parent), mean in np.ndenumerate(means) if len(means) <= MOST_NUMBERS else ():
             colour = text_colour_on(picture.to_rgba(mean))

@@ -1,6 +1,7 @@
 """Figures 2 to 4: how routing proceeds for one training image."""
 
 from collections.abc import Mapping, Sequence
+from math import log10
 
 import numpy as np
 from jaxtyping import Float
@@ -17,20 +18,16 @@ from maxmincaps.report.style import (
     LineStyle,
     letters,
     line_style,
-    powers_of_ten,
     styled,
 )
 
+RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 QUANTITIES = {"logits": "logits $b_{ij}$", "couplings": "routing coefficients $c_{ij}$"}
 
 
 @styled
 def evolution(histograms: Mapping[str, Sequence[Histogram]]) -> Figure:
-    """Draw histograms of all logits and all routing coefficients of the active capsules.
-
-    Args:
-        histograms: For each normalization, the panels of `traces.evolution`. One row of the figure is one iteration.
-    """
+    """Draw all logits and all coefficients of the active capsules for each normalization, iteration by iteration."""
     shown = {name: [panel for panel in panels if panel.column == "all"] for name, panels in histograms.items()}
     rows = 1 + max(panel.iteration for panels in shown.values() for panel in panels)
     most = max(panel.voting.max().item() for panels in shown.values() for panel in panels)
@@ -55,7 +52,7 @@ def _histogram(axes: Axes, panel: Histogram, style: LineStyle, most: float) -> N
     shape = {"fill": True, "facecolor": style.colour, "edgecolor": style.colour, "linewidth": 0.8}
     axes.stairs(panel.voting.numpy(), panel.edges.numpy(), baseline=0.1, **shape)
     axes.set_yscale("log")
-    powers_of_ten(axes.yaxis)
+    axes.yaxis.set_major_formatter(lambda value, _: "10" + str(round(log10(value))).translate(RAISED))
     axes.set_ylim(0.5, 2 * max(most, 1))
     axes.yaxis.set_major_locator(LogLocator(numticks=4))
     axes.yaxis.set_minor_locator(NullLocator())

@@ -56,18 +56,17 @@ def accuracies_of_lines(study: Study, tables: Tables, name: str) -> Table:
         name=name,
         caption=f"{study.title}. Test accuracy (%), and inactive capsules after the last epoch (%).",
         columns=(
-            *(("Dataset",) * several),
+            *("Dataset",) * several,
             "Line",
             "Best",
             "Final",
-            *(("Validation",) * validated),
+            *("Validation",) * validated,
             "Inactive",
             "n",
             "Budget",
         ),
         rows=tuple(rows),
         notes=(BEST_NOTE, SD_NOTE),
-        words=("Line", "Budget"),
     )
 
 
@@ -79,36 +78,25 @@ def normalizations_compared(study: Study, tables: Tables, name: str) -> Table:
     settings = dict.fromkeys(line.label.partition(", ")[2] for line in study.lines if ", " in line.label)
     validated = any(run.recipe.validation for runs in tables for run in runs)
     measure = validation_accuracy if validated else best_accuracy
-    run = {run.line.partition(", ")[0] for runs in tables for run in runs}
-    names = [name for name in COMPARED_LINES if name in run]
+    known = {run.line.partition(", ")[0] for runs in tables for run in runs}
+    names = [name for name in COMPARED_LINES if name in known]
     pairs = [*combinations(names, 2)]
     rows = []
     for dataset, runs, setting in product(study.datasets, tables, settings):
         lines = {name: f"{name}, {setting}" for name in names}
-        own = runs.filter(
-            lambda run, dataset=dataset, lines=lines: run.recipe.dataset == dataset and run.line in lines.values()
-        )
+        own = runs.where(dataset=dataset).filter(lambda run, lines=lines: run.line in lines.values())
         if not own.complete:
             continue
         means = (with_sd(own.where(line=line).mean(measure), otherwise=NONE) for line in lines.values())
-        apart = (
-            with_interval(interval(own.differences(measure, lines[first], lines[second]))) for first, second in pairs
-        )
-        rows.append((dataset_title(own, dataset), setting, *means, *apart, budgets(own)))
+        apart = (interval(own.differences(measure, lines[first], lines[second])) for first, second in pairs)
+        rows.append((dataset_title(own, dataset), setting, *means, *map(with_interval, apart), budgets(own)))
     return Table(
         name=name,
         caption=f"{study.title}. {'Validation' if validated else 'Best test'} accuracy (%), and differences of matched "
         "pairs (percentage points).",
-        columns=(
-            "Dataset",
-            "Setting",
-            *names,
-            *(f"{first} − {second}" for first, second in pairs),
-            "Budget",
-        ),
+        columns=("Dataset", "Setting", *names, *(f"{first} − {second}" for first, second in pairs), "Budget"),
         rows=tuple(rows),
         notes=(BEST_NOTE, f"{SD_NOTE} Differences have their 95 % interval where n is 3 or more."),
-        words=("Setting", "Budget"),
     )
 
 
@@ -130,59 +118,42 @@ def points_of_curves(study: Study, tables: Tables, name: str, caption: str, axis
         columns=("Dataset", "Line", *(f"{axis}{value:g}" for value in values), "n", "Our budget"),
         rows=tuple(rows),
         notes=(SD_NOTE,),
-        words=("Line", "Our budget"),
     )
 
 
 def all_runs(runs: RunTable) -> Table:
     """Return every run of the folder; runs that differ in the seed alone share a row."""
     groups = runs.by(lambda run: settings_except(run, "seed")).values()
-    ordered = sorted(groups, key=lambda own: _order(own[0]))
+    rows = []
+    for own in sorted(groups, key=lambda own: _order(own[0])):
+        title, changes = dataset_title(own, own[0].recipe.dataset), _differences(own[0]) or NONE
+        means = (own.mean(measure) for measure in (best_accuracy, final_accuracy, training_accuracy))
+        cells = (with_sd(mean, otherwise=missing(own)) for mean in means)
+        rows.append((title, name_of(own[0]), changes, *cells, how_many(own), budgets(own)))
     return Table(
         name="all-runs",
         caption="Every run of this folder: test accuracy (%), and training accuracy with the final weights.",
         columns=("Dataset", "Normalization", "Differs in", "Best", "Final", "Training", "n", "Budget"),
-        rows=tuple(
-            (
-                dataset_title(own, own[0].recipe.dataset),
-                name_of(own[0]),
-                _differences(own[0]) or NONE,
-                *(
-                    with_sd(own.mean(measure), otherwise=missing(own))
-                    for measure in (best_accuracy, final_accuracy, training_accuracy)
-                ),
-                how_many(own),
-                budgets(own),
-            )
-            for own in ordered
-        ),
+        rows=tuple(rows),
         notes=(BEST_NOTE, SD_NOTE),
-        words=("Normalization", "Differs in", "Budget"),
     )
 
 
 def scores_by_class(networks: Mapping[str, Responses]) -> Table:
     """Return precision, recall and F1 score of each class, for one or more networks on the same test images."""
     found = {title: class_scores(one) for title, one in networks.items()}
-    names, scores = next(iter(networks.values())).classes, next(iter(found.values()))
-    parts = ("precision", "recall", "f1")
-    several = len(found) > 1
+    names, parts = next(iter(networks.values())).classes, ("precision", "recall", "f1")
+    scores = (f"{title}, {part}" if len(found) > 1 else part.capitalize() for title in found for part in parts)
+    rows = []
+    for name, *of_class in zip(names, *found.values(), strict=True):
+        shares = (getattr(score, part) for score in of_class for part in parts)
+        cells = (NONE if share is None else f"{100 * share:.2f}" for share in shares)
+        rows.append((name, f"{of_class[0].images:,}", *cells))
     return Table(
         name="class-scores",
         caption="Precision, recall and F1 score of each class on the test set (%).",
-        columns=(
-            "Class",
-            "Images",
-            *(f"{title}, {part}" if several else part.capitalize() for title in found for part in parts),
-        ),
-        rows=tuple(
-            (
-                name,
-                f"{scores[label].images:,}",
-                *(_percent(getattr(own[label], part)) for own in found.values() for part in parts),
-            )
-            for label, name in enumerate(names)
-        ),
+        columns=("Class", "Images", *scores),
+        rows=tuple(rows),
         notes=(
             "Final weights. Precision: correct among images predicted as the class. Recall: correct among its images.",
         ),
@@ -206,7 +177,3 @@ def _short(value: Any) -> str:
     if isinstance(value, list):
         return "×".join(map(str, value))
     return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def _percent(share: float | None) -> str:
-    return NONE if share is None else f"{100 * share:.2f}"

@@ -13,68 +13,23 @@ from typing import Any, ParamSpec
 from zlib import crc32
 
 import matplotlib
+from matplotlib import rc_params_from_file
 from matplotlib.axes import Axes
-from matplotlib.axis import Axis
-from matplotlib.colors import LinearSegmentedColormap, to_rgb
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
-from matplotlib.ticker import FuncFormatter
 
 INK = "#24292f"
 """Text and axes. The page replaces this colour in dark mode."""
 FAINT = "#8b949e"
 """Grids and notes."""
-PAPER = "#ffffff"
-PRINT = "#1b1f24"
-"""Dark text on a coloured background, which is the same in dark mode."""
+PAPER, PRINT = "#ffffff", "#1b1f24"
+"""White and dark text on a coloured background, which are the same in dark mode."""
 PNG_DPI = 200
 FULL_WIDTH = 7.2
 """Inches: the width of a page's text."""
 
-RULES = {
-    "font.family": "DejaVu Sans",
-    "font.size": 8,
-    "text.parse_math": False,  # class names may contain a dollar sign
-    "axes.titlesize": 8.5,
-    "axes.labelsize": 8,
-    "xtick.labelsize": 7,
-    "ytick.labelsize": 7,
-    "legend.fontsize": 7.5,
-    "text.color": INK,
-    "axes.labelcolor": INK,
-    "axes.edgecolor": INK,
-    "xtick.color": INK,
-    "ytick.color": INK,
-    "axes.linewidth": 0.6,
-    "xtick.major.width": 0.6,
-    "ytick.major.width": 0.6,
-    "xtick.major.size": 2.5,
-    "ytick.major.size": 2.5,
-    "xtick.minor.size": 1.5,
-    "ytick.minor.size": 1.5,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": False,
-    "grid.color": FAINT,
-    "grid.linewidth": 0.4,
-    "grid.alpha": 0.35,
-    "axes.axisbelow": True,
-    "axes.unicode_minus": True,
-    "axes.formatter.useoffset": False,
-    "lines.linewidth": 1.4,
-    "lines.markersize": 5,
-    "patch.linewidth": 0.6,
-    "legend.frameon": False,
-    "figure.facecolor": PAPER,
-    "savefig.facecolor": PAPER,
-    "axes.facecolor": "none",
-    "figure.constrained_layout.use": True,
-    "figure.constrained_layout.h_pad": 0.05,
-    "figure.constrained_layout.w_pad": 0.05,
-    "svg.fonttype": "path",
-    "svg.hashsalt": "maxmincaps",
-    "image.interpolation": "nearest",
-}
+RULES = rc_params_from_file(Path(__file__).with_name("style.mplstyle"), use_default_template=False)
 """Matplotlib's settings while one of our figures is drawn or written."""
 
 
@@ -109,12 +64,7 @@ FURTHER_STYLES = (
 )
 """Colour, line and marker for names that are not in `LINE_STYLES`."""
 
-PAGE_COLOURS = {
-    "ink": INK,
-    "faint": FAINT,
-    "softmax": LINE_STYLES["softmax"].colour,
-    "max-min": LINE_STYLES["max-min"].colour,
-}
+PAGE_COLOURS = {"ink": INK, "faint": FAINT, **{name: LINE_STYLES[name].colour for name in ("softmax", "max-min")}}
 """Colours that the page replaces in dark mode, by the name of their CSS variable."""
 Arguments = ParamSpec("Arguments")
 
@@ -138,12 +88,6 @@ def styled(draw: Callable[Arguments, Figure]) -> Callable[Arguments, Figure]:
     return drawn
 
 
-def shades(colour: str, lightest: float = 0.0) -> LinearSegmentedColormap:
-    """Return a colour map from white (or a tint of the colour) to the colour."""
-    tint = tuple(1 - lightest * (1 - part) for part in to_rgb(colour))
-    return LinearSegmentedColormap.from_list(f"shades of {colour}", [tint, colour])
-
-
 def text_colour_on(background: Any) -> str:
     """Return dark or white, whichever has more contrast with a background."""
     return max((PAPER, PRINT), key=lambda ink: abs(log10((_luminance(ink) + 0.05) / (_luminance(background) + 0.05))))
@@ -163,15 +107,6 @@ def letters() -> Iterator[str]:
 def panel_title(axes: Axes, letter: str, words: str, colour: str = INK) -> None:
     """Write "(a) words" over a panel, at its left edge."""
     axes.set_title(f"({letter}) {words}", loc="left", color=colour, fontweight="bold" if colour != INK else "normal")
-
-
-def powers_of_ten(axis: Axis) -> None:
-    """Format the ticks of a logarithmic axis as 10³."""
-    axis.set_major_formatter(FuncFormatter(lambda value, _: "10" + _raised(value)))
-
-
-def _raised(value: float) -> str:
-    return str(round(log10(value))).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
 
 
 def footnote(figure: Figure, words: str) -> None:

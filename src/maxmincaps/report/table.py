@@ -2,10 +2,11 @@
 
 import csv
 import io
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from html import escape
+from functools import cache
 from pathlib import Path
+
+import jinja2
 
 from maxmincaps.analysis.measures import best_accuracy, final_accuracy
 from maxmincaps.analysis.runs import Interval, RunTable
@@ -25,89 +26,63 @@ BEST_NOTE = (
     "so a best epoch chosen on a subset can score below the final epoch on the full test set."
 )
 SD_NOTE = "± is the sample standard deviation over n runs; a single run has none."
+OURS, DETECTABLE = "Ours (mean, 95 % interval, n)", "Smallest detectable"
+WORDS = {"Normalization", "Measure", "Line", "Setting", "Differs in", "Budget", "Our budget", "Whose"}
+WORDS |= {"People agree with", "The paper", OURS, DETECTABLE, "Verdict"}
+"""Columns that hold text and are left-aligned, as is the first column of every table. Others hold numbers."""
+LATEX = str.maketrans(
+    {letter: rf"\{letter}" for letter in "&%$#_{}"}
+    | {letter: rf"\text{name}{{}}" for letter, name in (("\\", "backslash"), ("~", "asciitilde"), ("^", "asciicircum"))}
+    | {"±": r"$\pm$", "×": r"$\times$", "−": r"$-$", "–": "--", "†": r"$^{\dagger}$", "°": r"$^{\circ}$"}
+    | {"⁺": r"$^{+}$", "⁻": r"$^{-}$", "≥": r"$\geq$"}
+)
 
-LATEX = {
-    "\\": r"\textbackslash{}",
-    "&": r"\&",
-    "%": r"\%",
-    "$": r"\$",
-    "#": r"\#",
-    "_": r"\_",
-    "{": r"\{",
-    "}": r"\}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "±": r"$\pm$",
-    "×": r"$\times$",
-    "−": r"$-$",
-    "–": "--",
-    "†": r"$^{\dagger}$",
-    "°": r"$^{\circ}$",
-    "⁺": r"$^{+}$",
-    "⁻": r"$^{-}$",
-    "≥": r"$\geq$",
-}
+
+@cache
+def template(name: str) -> jinja2.Template:
+    """Return one of the templates beside this module; names that end in .html.jinja escape what is filled in."""
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("maxmincaps", "report"),
+        autoescape=jinja2.select_autoescape(["html.jinja"]),
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    environment.filters["latex"] = lambda text: str(text).translate(LATEX)
+    return environment.get_template(name)
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of text under named columns.
-
-    Args:
-        name: Name of its files.
-        caption: Text above it.
-        columns: Headings.
-        rows: Cells, as many per row as there are columns.
-        notes: Text below it.
-        words: The columns beside the first that hold text and are left-aligned; others hold numbers.
-    """
+    """Rows of text under named columns, with a caption above and notes below. `name` is the name of its files."""
 
     name: str
     caption: str
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     notes: tuple[str, ...] = ()
-    words: tuple[str, ...] = ()
+
+    @property
+    def is_text(self) -> list[bool]:
+        """Whether each column holds text."""
+        return [place == 0 or name in WORDS for place, name in enumerate(self.columns)]
 
     def to_markdown(self) -> str:
         """Return the table with caption and notes as GitHub Markdown."""
-        cells = [[cell.replace("|", r"\|") for cell in line] for line in (self.columns, *self.rows)]
-        widths = [max(3, *map(len, column)) for column in zip(*cells, strict=True)]
-        rule = ["-" * width if self._is_words(place) else "-" * (width - 1) + ":" for place, width in enumerate(widths)]
-        lines = [_line(_padded(line, widths, self._is_words)) for line in (cells[0], rule, *cells[1:])]
-        return "\n\n".join([self.caption, "\n".join(lines), *self.notes]) + "\n"
+        head, *body = ([cell.replace("|", r"\|") for cell in line] for line in (self.columns, *self.rows))
+        widths = [max(3, *map(len, column)) for column in zip(head, *body, strict=True)]
+        rule = ["-" * (width - 1) + ("-" if text else ":") for text, width in zip(self.is_text, widths, strict=True)]
+        sides = [f"{'<' if text else '>'}{width}" for text, width in zip(self.is_text, widths, strict=True)]
+        lines = (" | ".join(map(format, line, sides)) for line in (head, rule, *body))
+        return "\n\n".join([self.caption, "\n".join(f"| {line} |" for line in lines), *self.notes]) + "\n"
 
     def to_latex(self) -> str:
         """Return the table as LaTeX for the booktabs package."""
-        shape = "".join("l" if self._is_words(place) else "r" for place in range(len(self.columns)))
-        head, *body = (" & ".join(map(_latex, line)) + r" \\" for line in (self.columns, *self.rows))
-        notes = [rf"\par\smallskip\footnotesize {_latex(' '.join(self.notes))}"] if self.notes else []
-        return "\n".join(
-            [
-                r"\begin{table}",
-                r"\centering",
-                rf"\caption{{{_latex(self.caption)}}}",
-                rf"\label{{table:{self.name}}}",
-                rf"\begin{{tabular}}{{{shape}}}",
-                r"\toprule",
-                head,
-                r"\midrule",
-                *body,
-                r"\bottomrule",
-                r"\end{tabular}",
-                *notes,
-                r"\end{table}",
-                "",
-            ]
-        )
+        return template("table.tex.jinja").render(table=self) + "\n"
 
     def to_html(self) -> str:
         """Return the table as HTML, without caption and notes."""
-        head = "".join(
-            f'<th scope="col"{self._side(place)}>{escape(name)}</th>' for place, name in enumerate(self.columns)
-        )
-        body = "\n".join(f"<tr>{''.join(map(self._html_cell, range(len(row)), row))}</tr>" for row in self.rows)
-        return f"<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>"
+        return template("table.html.jinja").render(table=self, missing=(NOT_RUN, NO_RESULT))
 
     def to_csv(self) -> str:
         """Return columns and rows as CSV."""
@@ -119,44 +94,14 @@ class Table:
         """Write the table as .md, .tex and .csv and return the paths."""
         folder.mkdir(parents=True, exist_ok=True)
         texts = {"md": self.to_markdown(), "tex": self.to_latex(), "csv": self.to_csv()}
-        paths = [folder / f"{self.name}.{ending}" for ending in texts]
-        for path, text in zip(paths, texts.values(), strict=True):
-            path.write_text(text, encoding="utf-8", errors="backslashreplace")
-        return paths
-
-    def _is_words(self, place: int) -> bool:
-        return place == 0 or self.columns[place] in self.words
-
-    def _side(self, place: int) -> str:
-        return "" if self._is_words(place) else ' class="number"'
-
-    def _html_cell(self, place: int, cell: str) -> str:
-        if place == 0:
-            return f'<th scope="row">{escape(cell)}</th>'
-        missing = ' class="missing"' if cell in (NOT_RUN, NO_RESULT) else self._side(place)
-        return f"<td{missing}>{escape(cell)}</td>"
-
-
-def _padded(line: Sequence[str], widths: Sequence[int], is_words: Callable[[int], bool]) -> list[str]:
-    return [
-        cell.ljust(width) if is_words(place) else cell.rjust(width)
-        for place, (cell, width) in enumerate(zip(line, widths, strict=True))
-    ]
-
-
-def _line(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
-
-
-def _latex(text: str) -> str:
-    return "".join(LATEX.get(letter, letter) for letter in text)
+        for ending, text in texts.items():
+            (folder / f"{self.name}.{ending}").write_text(text, encoding="utf-8", errors="backslashreplace")
+        return [folder / f"{self.name}.{ending}" for ending in texts]
 
 
 def with_sd(found: Interval | None, mark: str = "", otherwise: str = NOT_RUN) -> str:
     """Return a mean with its standard deviation as a cell, or `otherwise` if there is none."""
-    if found is None:
-        return otherwise
-    return f"{found.mean:.2f}" + (f" ± {found.sd:.2f}" if found.sd is not None else "") + mark
+    return otherwise if found is None else found.with_sd() + mark
 
 
 def with_interval(found: Interval | None) -> str:

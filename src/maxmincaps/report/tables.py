@@ -6,20 +6,18 @@ Tables take a list of run tables, one for each size of network, so that results 
 from collections.abc import Iterable, Sequence
 
 from maxmincaps.analysis.claims import Evidence
-from maxmincaps.analysis.measures import (
-    best_accuracy,
-    final_accuracy,
-)
-from maxmincaps.analysis.runs import RunTable, Tables, interval
+from maxmincaps.analysis.measures import best_accuracy, final_accuracy
+from maxmincaps.analysis.runs import MODELS, RunTable, Tables, interval, voters
 from maxmincaps.analysis.vote import spread, vote
-from maxmincaps.analysis.voters import MODELS, voters
 from maxmincaps.report.run_tables import name_of
 from maxmincaps.report.table import (
     BEST_NOTE,
     DAGGER,
+    DETECTABLE,
     NONE,
     NOT_PAPER,
     NOT_RUN,
+    OURS,
     SD_NOTE,
     Table,
     best_and_final,
@@ -33,7 +31,8 @@ from maxmincaps.studies.table import how_many
 from maxmincaps.training.responses import responses
 
 BEST = "best_test_accuracy"
-NO_VOTE = "needs three networks"
+BUDGET = ("n", "Our budget")
+"""The last two columns of most tables."""
 REGENERATED_NOTE = (
     "Regenerated: made by the authors' procedure with other random choices, and for bMNIST from other photographs, "
     "because the original files could not be reached."
@@ -50,26 +49,17 @@ def table_1(study: Study, tables: Tables, own: Sequence[RunTable] = ()) -> Table
     """
     run_on = {dataset for runs in tables for dataset in runs.datasets}
     lines = [line for dataset in study.datasets if dataset in run_on for line in _lines(study, tables, dataset)]
-    missing_ones = [
-        title_of(name) for name in study.datasets if name not in run_on and study.reported(BEST, name, "Max-Min")
-    ]
-    not_run = (f"Not run: {', '.join(missing_ones)}.",) if missing_ones else ()
-    lines += [
-        (
-            f"{dataset_title(runs, runs[0].recipe.dataset)}, own recipe",
-            name_of(runs[0]),
-            NONE,
-            *best_and_final(runs, DAGGER),
-        )
-        for runs in own
-    ]
+    for runs in own:
+        title = f"{dataset_title(runs, runs[0].recipe.dataset)}, own recipe"
+        lines.append((title, name_of(runs[0]), NONE, *best_and_final(runs, DAGGER)))
+    lacking = [name for name in study.datasets if name not in run_on and study.reported(BEST, name, "Max-Min")]
+    not_run = (f"Not run: {', '.join(map(title_of, lacking))}.",) if lacking else ()
     return Table(
         name="table-1",
         caption="Table 1. Test accuracy on the paper's datasets (%).",
-        columns=("Dataset", "Normalization", "Paper, best", "Ours, best", "Ours, final", "n", "Our budget"),
+        columns=("Dataset", "Normalization", "Paper, best", "Ours, best", "Ours, final", *BUDGET),
         rows=tuple(lines),
         notes=(*not_run, *_notes(tables, below_paper=_is_below(tables) or bool(own))),
-        words=("Normalization", "Our budget"),
     )
 
 
@@ -86,38 +76,23 @@ def _lines(study: Study, tables: Tables, dataset: str) -> Iterable[tuple[str, ..
 def table_1_in_short(study: Study, tables: Tables) -> Table:
     """Return Table 1 with one line per dataset and size of network."""
     reported = [name for name in study.datasets if study.reported(BEST, name, "Max-Min")]
-    in_paper = [line.label for line in study.lines if study.reported(BEST, reported[0], line.label)] if reported else []
-    ours = [
-        line.label
-        for line in study.lines
-        if line.label in in_paper or any(runs.where(line=line.label) for runs in tables)
-    ]
+    labels = [line.label for line in study.lines]
+    in_paper = [line for line in labels if study.reported(BEST, reported[0], line)] if reported else []
+    ours = [line for line in labels if line in in_paper or any(runs.where(line=line) for runs in tables)]
     rows = []
     for dataset in reported:
         for runs in [own for own in tables if dataset in own.datasets] or [RunTable((), study)]:
-            here = runs.where(dataset=dataset)
-            rows.append(
-                (
-                    LONG.get(dataset, title_of(dataset)),
-                    *(_reported(study.reported(BEST, dataset, line)) for line in in_paper),
-                    *(_in_short(runs.of(dataset, line)) for line in ours),
-                    " and ".join(dict.fromkeys(how_many(runs.of(dataset, line)) for line in ours)),
-                    budgets(here) or NOT_RUN,
-                )
-            )
+            paper = (_reported(study.reported(BEST, dataset, line)) for line in in_paper)
+            here = [runs.of(dataset, line) for line in ours]
+            n = " and ".join(dict.fromkeys(map(how_many, here)))
+            budget = budgets(runs.where(dataset=dataset)) or NOT_RUN
+            rows.append((LONG.get(dataset, title_of(dataset)), *paper, *map(_in_short, here), n, budget))
     return Table(
         name="table-1-in-short",
         caption="Test accuracy (%): the paper's best epoch, and ours, best / final.",
-        columns=(
-            "Dataset",
-            *(f"{line}, paper" for line in in_paper),
-            *(f"{line}, ours" for line in ours),
-            "n",
-            "Our budget",
-        ),
+        columns=("Dataset", *(f"{line}, paper" for line in in_paper), *(f"{line}, ours" for line in ours), *BUDGET),
         rows=tuple(rows),
         notes=(BEST_NOTE, SD_NOTE),
-        words=("Our budget",),
     )
 
 
@@ -129,14 +104,12 @@ def _in_short(runs: RunTable) -> str:
 def table_4(study: Study, tables: Tables) -> Table:
     """Return Table 4: test accuracy of each normalization."""
     dataset = study.datasets[0]
-    lines = tuple(line[1:] for line in _lines(study, tables, dataset))
     return Table(
         name="table-4",
         caption=f"Table 4. Test accuracy of several normalizations on {title_of(dataset)} (%).",
-        columns=("Normalization", "Paper, best", "Ours, best", "Ours, final", "n", "Our budget"),
-        rows=lines,
+        columns=("Normalization", "Paper, best", "Ours, best", "Ours, final", *BUDGET),
+        rows=tuple(line[1:] for line in _lines(study, tables, dataset)),
         notes=_notes(tables, _is_below(tables)),
-        words=("Our budget",),
     )
 
 
@@ -148,8 +121,7 @@ def table_2(study: Study, tables: Tables) -> Table:
         rows.append(_paper_errors(study, dataset, line.label))
         for runs in tables or [RunTable((), study)]:
             rows += _our_errors(runs, dataset, line.label)
-    reported = study.reported("vote_test_error_percent", dataset, "Max-Min")
-    paper_vote = _decimal(reported.value if reported else None)
+    (paper_vote,) = _reported_errors(study, dataset, "Max-Min", "vote")
     rows.append(("Max-Min", "vote of 3, the paper's", NONE, NONE, paper_vote, NONE, "3", _paper_budget(study)))
     for runs in tables or [RunTable((), study)]:
         rows += _vote_rows(runs, dataset)
@@ -164,16 +136,19 @@ def table_2(study: Study, tables: Tables) -> Table:
             "A vote is the majority vote of three networks with their final weights; ties are broken by summed length."
             + " Triples share networks, so their standard deviation says little." * shared,
         ),
-        words=("Measure", "Budget"),
     )
 
 
 def _paper_errors(study: Study, dataset: str, line: str) -> tuple[str, ...]:
-    names = ("max", "min", "mean", "sd")
-    reported = [study.reported(f"{name}_test_error_percent", dataset, line) for name in names]
-    first = next((value for value in reported if value), None)
-    n = NONE if first is None or first.n is None else f"{first.n}"
-    return line, "the paper's", *(_decimal(one.value if one else None) for one in reported), n, _paper_budget(study)
+    mean = study.reported("mean_test_error_percent", dataset, line)
+    n = f"{mean.n}" if mean and mean.n else NONE
+    numbers = _reported_errors(study, dataset, line, "max", "min", "mean", "sd")
+    return line, "the paper's", *numbers, n, _paper_budget(study)
+
+
+def _reported_errors(study: Study, dataset: str, line: str, *names: str) -> list[str]:
+    found = (study.reported(f"{name}_test_error_percent", dataset, line) for name in names)
+    return [_decimal(one.value if one else None) for one in found]
 
 
 def _our_errors(runs: RunTable, dataset: str, line: str) -> Iterable[tuple[str, ...]]:
@@ -189,7 +164,7 @@ def _vote_rows(runs: RunTable, dataset: str) -> Iterable[tuple[str, ...]]:
     models = {run.recipe.seed: responses(run.folder) for run in own}
     three = [models[seed] for seed in MODELS if seed in models]
     mark, budget = _mark(runs, dataset), budgets(own) or NOT_RUN
-    lacking = NO_VOTE if runs.of(dataset, "Max-Min").complete else NOT_RUN
+    lacking = "needs three networks" if runs.of(dataset, "Max-Min").complete else NOT_RUN
     single = f"{vote(three).error_percent:.3f}{mark}" if len(three) == len(MODELS) else lacking
     yield "Max-Min", "vote of 3, ours, seeds 0 to 2", NONE, NONE, single, NONE, f"{len(three)}", budget
     if len(models) > len(MODELS):
@@ -203,14 +178,7 @@ def claims(found: Sequence[Evidence]) -> Table:
     return Table(
         name="claims",
         caption="The paper's claims, and what our runs say about them.",
-        columns=(
-            "Claim",
-            "The paper",
-            "Ours (mean, 95 % interval, n)",
-            "Smallest detectable",
-            "Verdict",
-            "Our budget",
-        ),
+        columns=("Claim", "The paper", OURS, DETECTABLE, "Verdict", "Our budget"),
         rows=tuple(
             (
                 one.claim.sentence,
@@ -222,7 +190,6 @@ def claims(found: Sequence[Evidence]) -> Table:
             )
             for one in found
         ),
-        words=("The paper", "Ours (mean, 95 % interval, n)", "Smallest detectable", "Verdict", "Our budget"),
     )
 
 

@@ -1,11 +1,13 @@
 """Chapters on what changes accuracy: routing iterations, normalizations, bounds, and ablations."""
 
+from matplotlib.figure import Figure
+
 from maxmincaps.analysis.measures import best_accuracy, generalization_gap, inactive_by_epoch
 from maxmincaps.analysis.runs import RunTable
 from maxmincaps.report import curves, run_tables, tables
 from maxmincaps.report.items import PageItem, ReportData, settings_except
 from maxmincaps.report.table import dataset_title, missing
-from maxmincaps.studies.study import Study, title_of
+from maxmincaps.studies.study import title_of
 from maxmincaps.studies.table import has_papers_network, how_many, network_in_words
 
 IN_THE_PAPER_STUDIES = ("datasets", "mnist-record", "poll", "normalizations", "iterations", "bounds")
@@ -17,37 +19,24 @@ SEVERAL_RUNS = 2
 
 def iterations(data: ReportData) -> list[PageItem]:
     """Return figures 7 and 8, and the numbers of both."""
-    study, found = data.studies["iterations"], data.by_network("iterations")
+    study, found, runs, command = data.of_study("iterations")
     if not found:
         return [data.not_run("figure-7", "Figures 7 and 8", "iterations")]
-    runs = [run for own in found for run in own]
-    not_run = [title_of(name) for name in study.datasets if all(name not in own.datasets for own in found)]
-    ending = (
-        f" against the number of routing iterations. {curves.DOTS_ARE_RUNS} One iteration does not route: all "
-        "coefficients keep their start value. The uniform control keeps them for any number of iterations; it is drawn "
-        "where it was run with the same budget. The paper prints no numbers."
-    ) + (f" Not run: {', '.join(not_run)}." if not_run else "")
-    figures = (
-        ("figure-7", "Figure 7", best_accuracy, "test accuracy (%)", "Best test accuracy"),
-        (
-            "figure-8",
-            "Figure 8",
-            generalization_gap,
-            "training − test accuracy\n(percentage points)",
-            "Training minus test accuracy, both of the final weights (the paper takes each at its own best epoch),",
-        ),
-    )
-    items = []
-    command = data.study_command(study, (run.scale for run in runs))
+    lacking = ", ".join(title_of(name) for name in study.datasets if name not in runs.datasets)
+    not_run = f" Not run: {lacking}." if lacking else ""
     panels = _iteration_panels(data, found)
     drawn = [*runs, *(run for *_, controls in panels for run in controls)]
-    for name, title, measure, label, words in figures:
+    items = []
+    for name, title, measure, label in (
+        ("figure-7", "Figure 7", best_accuracy, "test accuracy (%)"),
+        ("figure-8", "Figure 8", generalization_gap, "training − test accuracy\n(percentage points)"),
+    ):
         figure = curves.against_iterations(panels, measure, label)
         caption = f"{title}: {label.replace(chr(10), ' ')}, by iterations."
         table = run_tables.points_of_curves(study, found, f"{name}-in-numbers", caption, "r = ", measure)
         items += [
-            data.item(name, title, words + ending, figure, command, drawn),
-            data.item(table.name, f"{title} in numbers", "Mean ± standard deviation.", table, command, runs),
+            data.item(name, figure, command, drawn, not_run=not_run),
+            data.item("figure-in-numbers", table, command, runs, name=table.name, title=title),
         ]
     return items
 
@@ -70,9 +59,7 @@ def _controls(data: ReportData, runs: RunTable) -> RunTable:
     """Return the runs with uniform coefficients that differ from these in routing and seed alone."""
     apart = ("normalization", "iterations", "seed")
     budgets = {settings_except(run, *apart) for run in runs}
-    return data.runs.filter(
-        lambda run: run.recipe.normalization == "uniform" and settings_except(run, *apart) in budgets
-    )
+    return data.runs.where(normalization="uniform").filter(lambda run: settings_except(run, *apart) in budgets)
 
 
 def _points(runs: RunTable, line: str) -> dict[float, RunTable]:
@@ -83,109 +70,74 @@ def _points(runs: RunTable, line: str) -> dict[float, RunTable]:
 
 def other_normalizations(data: ReportData) -> list[PageItem]:
     """Return Table 4 and the bounds of Max-Min."""
-    study, found = data.studies["normalizations"], data.by_network("normalizations")
-    runs = [run for own in found for run in own]
+    study, found, runs, command = data.of_study("normalizations")
     if not runs:
         return [data.not_run("table-4", "Table 4", "normalizations"), *_bounds(data)]
-    words = "Other ways from logits to routing coefficients, the paper's numbers beside ours."
-    table, command = tables.table_4(study, found), data.study_command(study, (run.scale for run in runs))
-    return [data.item("table-4", "Table 4", words, table, command, runs, paper_number=True), *_bounds(data)]
+    return [data.item("table-4", tables.table_4(study, found), command, runs, paper_number=True), *_bounds(data)]
 
 
 def _bounds(data: ReportData) -> list[PageItem]:
-    title, study, found = "Bounds and start values", data.studies["bounds"], data.by_network("bounds")
+    study, found, runs, command = data.of_study("bounds")
     if not found:
-        return [data.not_run("bounds", title, "bounds")]
-    runs = [run for own in found for run in own]
-    command = data.study_command(study, (run.scale for run in runs))
-    words = (
-        "Best test accuracy of Max-Min for several upper bounds q and several start values of the coefficients. Our "
-        "recipe scales W's initialisation and learning rate with 1/q, which compensates for q; so q is also varied "
-        "with both fixed at their q = 1 values."
-    )
-    table = run_tables.points_of_curves(
-        study, found, "bounds-in-numbers", f"{title}: best test accuracy (%).", "", best_accuracy
-    )
-    items = [data.item(table.name, f"{title} in numbers", words, table, command, runs)]
-    shown = found[0]
-    lines = {line.label: _points(shown, line.label) for line in study.lines}
+        return [data.not_run("bounds", "Bounds and start values", "bounds")]
+    caption = "Bounds and start values: best test accuracy (%)."
+    table = run_tables.points_of_curves(study, found, "bounds-in-numbers", caption, "", best_accuracy)
+    items = [data.item(table.name, table, command, runs)]
+    lines = {line.label: _points(found[0], line.label) for line in study.lines}
     if min(len(own) for points in lines.values() for own in points.values()) >= SEVERAL_RUNS:
         panels = [(label, {"max-min": points}) for label, points in lines.items() if points]
         figure = curves.against_bound(panels, best_accuracy, "test accuracy (%)")
-        items.insert(0, data.item("bounds", title, f"{words} {curves.DOTS_ARE_RUNS}", figure, command, shown))
+        items.insert(0, data.item("bounds", figure, command, found[0]))
     return items
 
 
 def ablations(data: ReportData) -> list[PageItem]:
     """Return the ablations: a figure where lines have several seeds, and tables of all studies beyond the paper."""
     items = _one_at_a_time(data)
-    for name, study in data.studies.items():
-        found = data.by_network(name)
-        ours = study.borrows is None and name not in IN_THE_PAPER_STUDIES
-        if not ours or not found:
+    beyond = [name for name, study in data.studies.items() if not study.borrows and name not in IN_THE_PAPER_STUDIES]
+    for name in beyond:
+        study, found, runs, command = data.of_study(name)
+        if not found:
             continue
-        runs = [run for own in found for run in own]
         file_name = f"{name}-in-numbers" if items and name == items[0].name else name
-        command = data.study_command(study, (run.scale for run in runs))
         table = run_tables.accuracies_of_lines(study, found, file_name)
-        items.append(data.item(file_name, f"{study.title} in numbers", study.claim, table, command, runs))
+        items.append(data.item("study-in-numbers", table, command, runs, name=file_name, study=study))
         compared = run_tables.normalizations_compared(study, found, f"{name}-compared")
         if compared.rows:
-            items.append(data.item(compared.name, f"{study.title}: differences", study.claim, compared, command, runs))
+            items.append(data.item("study-compared", compared, command, runs, name=compared.name, study=study))
         if name == "inactive":
-            items.append(_inactive(data, study, found[0], command))
+            shown = found[0].complete
+            items.append(data.item("inactive-by-setting", _inactive(shown), command, shown, study=study))
     return items
 
 
-def _inactive(data: ReportData, study: Study, runs: RunTable, command: str) -> PageItem:
-    """Return the fraction of inactive capsules by epoch, one panel per dataset and setting."""
-    groups = runs.complete.by(lambda run: (run.recipe.dataset, run.line.partition(", ")[2]))
-    panels = [
-        (
-            f"{title_of(dataset)}, {setting}",
-            {name: [inactive_by_epoch(run) for run in one] for name, one in _by_normalization(own).items()},
-        )
-        for (dataset, setting), own in groups.items()
-    ]
-    words = (
-        "Percentage of lower-level capsules whose output is zero, after each epoch. Each line is a run; with several "
-        "seeds, runs are thin and their mean is thick."
-    )
-    figure = curves.by_epoch(panels, "inactive capsules (%)", limits=PERCENT)
-    return data.item("inactive-by-setting", f"{study.title} by epoch", words, figure, command, runs.complete)
-
-
-def _by_normalization(runs: RunTable) -> dict[str, RunTable]:
-    return runs.by(lambda run: run.recipe.normalization)
+def _inactive(runs: RunTable) -> Figure:
+    """Draw the fraction of inactive capsules by epoch, one panel per dataset and setting."""
+    panels = []
+    for (dataset, setting), own in runs.by(lambda run: (run.recipe.dataset, run.line.partition(", ")[2])).items():
+        lines = own.by(lambda run: run.recipe.normalization).items()
+        histories = {name: [inactive_by_epoch(run) for run in one] for name, one in lines}
+        panels.append((f"{title_of(dataset)}, {setting}", histories))
+    return curves.by_epoch(panels, "inactive capsules (%)", limits=PERCENT)
 
 
 def _one_at_a_time(data: ReportData) -> list[PageItem]:
-    name = next((name for name in ("ablations", "choices") if name in data.studies), "")
-    runs = data.study(name) if name else RunTable()
-    if not runs or runs.study is None:
+    study, found, *_ = data.of_study("ablations")
+    if not found:
         return []
-    reference, *others = (line.label for line in runs.study.lines)
+    runs = found[0]
+    reference, *others = (line.label for line in study.lines)
     dataset = runs.datasets[0]
-    lines = [(label, runs.of(dataset, label)) for label in others]
-    if max(len(own.complete) for _, own in lines) < SEVERAL_RUNS:
+    lines = {label: runs.of(dataset, label) for label in (reference, *others)}
+    if max(len(lines[label].complete) for label in others) < SEVERAL_RUNS:
         return []
-    mean = runs.of(dataset, reference).mean(best_accuracy)
+    mean = lines[reference].mean(best_accuracy)
     first = f"{reference}, {mean.mean:.2f} %" if mean else reference
-    apart = [
-        (
-            f"{label}  (n = {how_many(own)})",
-            runs.differences(best_accuracy, label, reference) or (missing(own) if not own.complete else "no pair"),
-        )
-        for label, own in lines
-    ]
-    figure = curves.ablations(
-        f"{first}  (n = {how_many(runs.of(dataset, reference))})",
-        apart,
-        "difference in best test accuracy (percentage points)",
-    )
-    words = (
-        "Best test accuracy minus that of the default when one setting is changed: a detail that papers leave open, "
-        "routing itself (uniform coefficients), or the whole training recipe. Small dots are matched pairs of runs, "
-        "diamonds their means."
-    )
-    return [data.item(name, "Ablations", words, figure, data.study_command(runs.study, runs.scales), runs)]
+    apart = {
+        f"{label}  (n = {how_many(lines[label])})": runs.differences(best_accuracy, label, reference)
+        or ("no pair" if lines[label].complete else missing(lines[label]))
+        for label in others
+    }
+    label = "difference in best test accuracy (percentage points)"
+    figure = curves.ablations(f"{first}  (n = {how_many(lines[reference])})", [*apart.items()], label)
+    return [data.item("ablations", figure, data.study_command(study, runs.scales), runs)]
