@@ -52,10 +52,12 @@ class _Part(NamedTuple):
 
 def shapes_of(network: CapsNet) -> Shapes:
     """Return the shapes of a network; Conv1 is measured with an empty image."""
+    weights = network.digits.weights  # on the device "meta" if they are not loaded
     with torch.inference_mode():
-        channels, height, width = network.features(torch.zeros(1, *network.image_shape)).shape[1:]
+        empty = torch.zeros(1, *network.image_shape, device=weights.device)
+        channels, height, width = network.features(empty).shape[1:]
     types, *places = network.grid
-    _, classes, class_pose, part_pose = network.digits.weights.shape
+    _, classes, class_pose, part_pose = weights.shape
     linear = tuple(layer.out_features for layer in network.decoder.layers if isinstance(layer, nn.Linear))
     arrows = (
         _kernel(network.conv1, "ReLU") if network.stem is None else "stem",
