@@ -167,7 +167,7 @@ def test_runs_that_belong_to_no_study_stand_in_table_1_as_their_own(rows):
 def test_all_runs_are_listed_once(rows):
     found = run_tables.all_runs(rows)
     assert sum(int(row[found.columns.index("n")]) for row in found.rows) == len(rows)
-    assert any("relu False" in row[2] for row in found.rows)
+    assert any("relu True" in row[2] for row in found.rows)
 
 
 def test_every_way_out_has_every_cell(of_study):
