@@ -21,8 +21,8 @@ from .export.foreign_weights import network_from_weights as network_from_weights
 from .recipe import Recipe as Recipe
 from .training.checkpoint import load_network as load_network
 from .training.classifier import CapsNetClassifier as CapsNetClassifier
+from .training.environment import keep_large_blocks as keep_large_blocks
 from .training.fit import fit as fit
-from .training.memory import keep_large_blocks as keep_large_blocks
 from .training.observer import CombinedObserver as CombinedObserver
 from .training.observer import NotebookProgress as NotebookProgress
 from .training.observer import Observer as Observer

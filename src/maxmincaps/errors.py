@@ -29,10 +29,7 @@ def is_lack_of_memory(error: Exception) -> bool:
 
 
 def check_name(name: str, names: Iterable[str], kind: str) -> str:
-    """Return `name` if it is one of `names`.
-
-    Raises:
-        InputError: Otherwise. The message lists the names and suggests the nearest one.
+    """Return `name` if it is one of `names`; otherwise the `InputError` lists them and suggests the nearest one.
 
     >>> check_name("maxmn", ["softmax", "max-min"], "normalization")
     Traceback (most recent call last):
@@ -53,15 +50,7 @@ def one_line(words: object, most: int = 300) -> str:
 
 
 def import_extra(name: str, module: str) -> ModuleType:
-    """Import a module that an optional extra of this package installs.
-
-    Args:
-        name: The extra, such as "report".
-        module: The module.
-
-    Raises:
-        InputError: If it is not installed. The message has the command that installs it.
-    """
+    """Import a module of an optional extra. If it is missing, the `InputError` has the command that installs it."""
     try:
         return import_module(module)
     except ModuleNotFoundError as error:

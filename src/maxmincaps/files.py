@@ -38,33 +38,19 @@ def open_regular(path: Path) -> BinaryIO:
     handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
-        raise InputError(f"{path}: expected a regular file, found {describe_kind(path)}")
+        kinds = {"a folder": path.is_dir, "a named pipe": path.is_fifo, "a socket": path.is_socket}
+        found = next((kind for kind, is_one in kinds.items() if is_one()), "a device")
+        raise InputError(f"{path}: expected a regular file, found {found}")
     return os.fdopen(handle, "rb")
 
 
 def check_regular(path: Path) -> None:
-    """Refuse a path that is not a regular file, for readers that open it by themselves.
-
-    Raises:
-        FileNotFoundError: If there is no such file. Other `OSError`s are passed on too.
-        InputError: If it is a directory, a device, a named pipe or a socket.
-    """
-    if not stat.S_ISREG(path.stat().st_mode):
-        raise InputError(f"{path}: expected a regular file, found {describe_kind(path)}")
-
-
-def describe_kind(path: Path) -> str:
-    """Return what a path is, in words: a folder, a device, a named pipe or a socket."""
-    tests = {"a folder": path.is_dir, "a named pipe": path.is_fifo, "a socket": path.is_socket}
-    return next((kind for kind, test in tests.items() if test()), "a device")
+    """Refuse what is not a regular file, for readers that open it by themselves."""
+    open_regular(path).close()
 
 
 def read_bytes(path: Path, most_bytes: int = MOST_TEXT_BYTES) -> bytes:
-    """Read a regular file of at most `most_bytes`.
-
-    Raises:
-        InputError: If the file is larger or not a regular file.
-    """
+    """Read a regular file. A file of more than `most_bytes` is refused."""
     with open_regular(path) as file:
         content = file.read(most_bytes + 1)
     if len(content) > most_bytes:
@@ -72,9 +58,21 @@ def read_bytes(path: Path, most_bytes: int = MOST_TEXT_BYTES) -> bytes:
     return content
 
 
-def read_text(path: Path, most_bytes: int = MOST_TEXT_BYTES) -> str:
-    """Read a regular UTF-8 file of at most `most_bytes`."""
-    return read_bytes(path, most_bytes).decode("utf-8")
+def read_text(path: Path) -> str:
+    """Read a regular UTF-8 file."""
+    return read_bytes(path).decode("utf-8")
+
+
+def read_compressed(path: Path, most: int = 1 << 28) -> bytes:
+    """Read an .xz file. One that is damaged or expands to more than `most` bytes is refused."""
+    try:
+        decompressor = lzma.LZMADecompressor(memlimit=1 << 28)
+        content = decompressor.decompress(read_bytes(path, most), max_length=most)
+    except (lzma.LZMAError, EOFError) as error:
+        raise InputError(f"{path}: is not a complete .xz file: {error}") from None
+    if not decompressor.eof:
+        raise InputError(f"{path}: is truncated, or expands to more than {most:,} bytes")
+    return content
 
 
 def write_atomic(path: Path, content: bytes) -> None:
@@ -114,26 +112,6 @@ def make_directory(directory: Path) -> None:
         sync_directory(directory.parent)
 
 
-def read_compressed(path: Path, most: int = 2**28) -> bytes:
-    """Return the content of an .xz file.
-
-    Args:
-        path: The file.
-        most: Largest content in bytes that is accepted. A small file can expand to fill the memory.
-
-    Raises:
-        InputError: If the file is damaged or its content is larger than `most`.
-    """
-    try:
-        decompressor = lzma.LZMADecompressor(memlimit=2**28)
-        content = decompressor.decompress(read_bytes(path, most), max_length=most)
-    except (lzma.LZMAError, EOFError) as error:
-        raise InputError(f"{path}: is not a complete .xz file: {error}") from None
-    if not decompressor.eof:
-        raise InputError(f"{path}: is truncated, or expands to more than {most:,} bytes")
-    return content
-
-
 def sync_directory(directory: Path) -> None:
     """Force the names in a directory to the disk. Systems that cannot open a directory do not need it."""
     try:
@@ -156,17 +134,16 @@ def reporting_write_errors(path: Path, advice: str = "") -> Iterator[None]:
 
 
 @contextmanager
-def file_lock(path: Path, timeout_s: float, message: str) -> Iterator[None]:
-    """Hold a lock file. The lock ends with its process, so a killed process leaves none behind.
+def file_lock(path: Path, timeout_s: float, refused: InputError) -> Iterator[None]:
+    """Hold a lock file; raise `refused` if another process still holds it after `timeout_s` seconds.
 
-    Raises:
-        InputError: With `message`, if another process still holds the lock after `timeout_s` seconds.
+    The lock ends with its process, so a killed process leaves none behind.
     """
     lock = FileLock(path, timeout=timeout_s)
     try:
         lock.acquire()
     except Timeout:
-        raise InputError(message) from None
+        raise refused from None
     try:
         yield
     finally:
@@ -220,13 +197,11 @@ def remove_abandoned(target: Path) -> None:
 def _is_abandoned(staging: Path) -> bool:
     if not (staging / LOCK).exists():
         return time.time() - staging.stat().st_mtime > ABANDONED_S
-    lock = FileLock(staging / LOCK)
     try:
-        lock.acquire(timeout=0)
-    except Timeout:
+        with file_lock(staging / LOCK, 0, InputError("its process is working")):
+            return True
+    except InputError:
         return False
-    lock.release()
-    return True
 
 
 def _staging_prefix(target: Path) -> str:

@@ -49,43 +49,29 @@ class DataSettings(Settings):
 
     dataset: str = "mnist-5k"
     """A dataset's name (`maxmincaps data list` shows them), a folder with one subfolder per class, or an .npz file."""
-
     train_images: int | None = Field(None, ge=1)
     """Train on the first N training images only. Default: all."""
-
     test_images: int | None = Field(None, ge=1)
     """Evaluate each epoch on N fixed test images only. The final accuracy is always that of all. Default: all."""
-
     validation: int = Field(0, ge=0)
-    """Hold out the last N training images as the validation set, which then chooses the best epoch instead of the test
-    set."""
-
+    """Hold out the last N training images as the validation set: it, not the test set, then chooses the best epoch."""
     image_size: int | None = Field(None, ge=1)
     """Resize the images to N×N. Default: no change; for your own folder, the size of its first image."""
-
     grey: bool | None = None
     """Turn images grey (or, with --no-grey, coloured). Default: no change; for your own folder, as its first image."""
-
     overlap: bool = False
     """Lay over every image one of another class, both shifted by up to 4 pixels each way. An image then has two labels,
     and its accuracy counts both. `--dataset multi-mnist` is mnist with this (Sabour et al., section 6)."""
-
     crop: int | None = Field(None, ge=0)
     """Random N×N windows for training, the central one for testing; 0 for none. Default: 24 for cifar10, else none."""
-
     shift: int = Field(0, ge=0, le=10_000)
     """Translate training images by up to N whole pixels each way, zeros outside."""
-
     rotate: float = Field(0.0, ge=0, le=180)
     """Rotate training images about their centre by up to N degrees, zeros outside."""
-
     flip: bool = False
     """Mirror half of the training images left to right. Not in the paper."""
-
     brightness: float = Field(0.0, ge=0, le=1)
-    """Add a random number of up to this size, positive or negative, to all pixels of a training image. Not in the
-    paper."""
-
+    """Add a random number of up to ± this size to all pixels of a training image. Not in the paper."""
     whiten: bool = False
     """Scale each image to mean 0 and variance 1, as Sabour et al. did for CIFAR10. Not in the paper."""
 
@@ -96,82 +82,57 @@ class NetworkSettings(Settings):
     normalization: str = "max-min"
     """How a child's logits become its routing coefficients (couplings): softmax, max-min, winner-take-all, sum,
     centered-max-min, z-score, adjusted-log, leaky-softmax, or uniform (a control)."""
-
     iterations: int = Field(3, ge=1)
     """Routing iterations (r in the paper)."""
-
     low: float | None = None
     """Lower bound of Max-Min (p in the paper). Default: 0."""
-
     high: float | None = None
     """Upper bound of Max-Min (q in the paper). Default: 1."""
-
     start: float | None = Field(None, gt=0, le=1e30)
     """The routing coefficients of the first iteration. Default: the normalization's own (1.0; softmax: 1/parents;
     leaky-softmax: 1/(parents + 1))."""
-
     logit_gain: float = Field(1.0, gt=0)
     """Factor on the logits before they are normalized. Max-Min does not depend on it; a large one makes
     Softmax's coefficients sharper."""
-
     full_backpropagation: bool = False
     """Backpropagate through all routing iterations, as Sabour's code does. The paper does not."""
-
     routing_bias: bool = False
     """Add a learned bias to each parent's weighted sum, as Sabour's code does. The paper's procedures have none."""
-
     stem: Literal["conv1", "deep"] = "conv1"
     """Layers before PrimaryCaps: the paper's Conv1, or `deep`, several 3×3 convolutions with batch norm that reduce
     images of any size to at most 16×16 places. Use `deep` for images larger than 40×40."""
-
     head: Literal["capsules", "linear"] = "capsules"
     """Layer of the classes: routed capsules, or a linear classifier as a baseline."""
-
     conv_channels: int = Field(256, ge=1)
     """Kernels of Conv1."""
-
     conv_kernel: int = Field(9, ge=1)
     """Kernel size of Conv1."""
-
     conv_stride: int = Field(1, ge=1)
     """Stride of Conv1."""
-
     types: int | None = Field(None, ge=1)
     """Capsule types in PrimaryCaps. Default: 32 for grey images, 64 for colour, as in the paper."""
-
     primary_kernel: int = Field(9, ge=1)
     """Kernel size of PrimaryCaps."""
-
     primary_stride: int = Field(2, ge=1)
     """Stride of PrimaryCaps."""
-
     padding: Literal["valid", "same"] = "valid"
     """Zero padding of both convolutions. The paper's figures fit `valid`."""
-
     part_pose: int = Field(8, ge=1)
     """Numbers in a PrimaryCaps capsule."""
-
     class_pose: int = Field(16, ge=1)
     """Numbers in a class capsule."""
-
     relu: bool = False
     """ReLU in PrimaryCaps, as in the paper's text. With it many capsules become inactive (docs/results.md)."""
-
     squash_parts: bool = True
     """Squash the capsules of PrimaryCaps."""
-
     primary_scale: float = Field(1.0, gt=0)
     """PrimaryCaps' pre-activations are multiplied by this. (Sabour's code divides them by the number of types.)"""
-
     scale_primary_bias: bool = True
     """Multiply the bias of PrimaryCaps by `primary_scale` too. (Sabour's code adds it after the division.)"""
-
     primary_bias: float | None = None
     """Initial bias of PrimaryCaps. Default: that of `initial_values`."""
-
     decoder: tuple[PositiveInt, ...] = (512, 1024)
     """Widths of the decoder's hidden layers."""
-
     convolution: Literal["auto", "spectral", "direct"] = "auto"
     """How PrimaryCaps is computed: in the frequency domain, directly, or whichever is faster."""
 
@@ -181,86 +142,60 @@ class TrainingSettings(Settings):
 
     epochs: int = Field(10, ge=1)
     """Passes over the training images."""
-
     patience: int = Field(0, ge=0)
     """Stop early after N epochs without a better accuracy on the validation set (--validation). 0: never."""
-
     init_from: str | None = None
     """Start from the weights of another run or hub folder (fine-tuning). Layers whose classes differ start anew."""
-
     optimizer: Literal["adam", "adamw"] = "adam"
     """The optimizer. The paper uses Adam."""
-
     weight_decay: float = Field(0.01, ge=0)
     """Decoupled weight decay of adamw. Not used by adam."""
-
     clip_norm: float | None = Field(None, gt=0)
     """Scale gradients down to this norm where they exceed it. Default: no clipping."""
-
     class_weights: tuple[PositiveFloat, ...] | Literal["balanced"] | None = None
     """Weight of each class in the margin loss, such as 1,2.5,1, or `balanced` for weights inversely proportional to the
     number of its training images. Default: all 1."""
-
     batch_size: int = Field(128, ge=1)
     """Images per step, over all processes."""
-
     learning_rate: float = Field(1e-3, gt=0)
     """The learning rate at the start, after the warm-up."""
-
     decay: float = Field(0.96, gt=0, le=1)
     """Under the schedule `decay`, the factor of the learning rate over --decay-steps steps, applied continuously."""
-
     decay_steps: int = Field(2000, ge=1)
     """Steps over which the learning rate decays by `decay`."""
-
     schedule: Literal["decay", "cosine", "constant"] = "decay"
     """How the learning rate falls: by `decay`, along half a cosine to its smallest value at the last step, or not."""
-
     warmup: int = Field(50, ge=0)
     """Steps over which the learning rate rises to its full value at the start."""
-
     min_learning_rate: float = Field(1e-6, ge=0)
     """The learning rate never falls below this."""
-
     margin_high: float = Field(0.9, ge=0, le=1)
     """m⁺: the smallest length of the true class without a loss."""
-
     margin_low: float = Field(0.1, ge=0, le=1)
     """m⁻: the largest length of any other class without a loss."""
-
     down_weight: float = Field(0.5, ge=0)
     """λ: the weight of the absent classes in the margin loss."""
-
     reconstruction_weight: float = Field(0.0005, ge=0)
     """The weight of the squared error of a reconstructed pixel. (Sabour's code: 20 times as much.)"""
-
     initial_values: Literal["torch", "sabour", "as-coded"] = "torch"
     """Initial weights of convolutions and decoder: PyTorch's own, or those of Sabour's code (`sabour`). `as-coded`
     draws W from the truncated normal distribution of that code too."""
-
     layer_rates: Literal["fast", "slow"] = "fast"
     """The layer-wise learning rates and the initial size of W: `fast` for little data or time; `slow`, a small W with a
     small rate, as in the recipe `thorough` (docs/training.md)."""
-
     vote_sigma: float | None = Field(None, gt=0)
     """Standard deviation of W's initial values. Default: by --layer-rates."""
-
     vote_rate: float | None = Field(None, gt=0)
     """W's learning rate as a multiple of the learning rate. Default: by --layer-rates."""
-
     primary_rate: float | None = Field(None, gt=0)
     """PrimaryCaps' learning rate as a multiple of the learning rate. Default: by --layer-rates."""
-
     ema_decay: float = Field(0.999, ge=0, lt=1)
     """Decay of the exponential moving average (EMA) of the weights, which is evaluated and saved; smaller in the first
     thousands of steps. 0: no average."""
-
     non_finite: Literal["stop", "skip"] = "stop"
     """If a loss or gradient is not finite: stop the run, or skip that step and count it."""
-
     precision: Literal["fp32", "bf16"] = "fp32"
     """Arithmetic of the large products in training; bf16 where the processor has it. Evaluation is in fp32."""
-
     seed: int = Field(0, ge=0, le=2**63 - 1)
     """Seed of initial weights, order of images and augmentation. On a CPU, the same seed gives the same bits."""
 
@@ -276,16 +211,12 @@ class MachineSettings(Settings):
 
     device: str = "auto"
     """cpu, cuda, cuda:1, mps, …; auto takes an accelerator if there is one."""
-
     threads: int | None = Field(None, ge=1, le=4096)
     """CPU threads of each process. Default: all cores, divided among the processes."""
-
     processes: int = Field(1, ge=1)
     """Processes that share each batch."""
-
     checkpoint_seconds: float = Field(60.0, ge=0)
     """Seconds between checkpoints: a run that is killed loses about this much work at most."""
-
     keep_checkpoint: bool | None = None
     """Keep the checkpoint of a finished run, about four times the size of its weights, so that epochs can be added to
     it (`train --out RUN --epochs N --resume`). Under the schedule cosine it is never kept. Default: `train` keeps it,
@@ -414,14 +345,9 @@ def settings_in(path: Path | str) -> dict[str, Any]:
 
 
 def recipe_from(settings: Any, where: str) -> Recipe:
-    """Return the recipe of some settings. Names of earlier versions are accepted.
+    """Return the recipe of a mapping from names, also those of earlier versions, to values.
 
-    Args:
-        settings: A mapping from names to values.
-        where: The file or command that they come from, for error messages.
-
-    Raises:
-        InputError: If the settings are wrong. The message is one line.
+    Wrong settings are refused in one line that begins with `where`, the file or command that they come from.
     """
     if not isinstance(settings, dict):
         raise InputError(f"{where}: a recipe is a table of settings, not {type(settings).__name__}")

@@ -15,7 +15,6 @@ from unittest.mock import patch
 
 from maxmincaps.errors import InputError
 from maxmincaps.studies import launch
-from maxmincaps.training import results
 from maxmincaps.training.run import Run
 from maxmincaps.training.trainer import Trainer
 from tests.faults.injection import Fault, Layer, watching
@@ -27,9 +26,8 @@ SAID, RAISED = 2, 1
 PHASES = [
     (launch, "fit", "training"),
     (Trainer, "save_checkpoint", "checkpointing"),
-    (Trainer, "save_weights", "record_writing"),
+    (Trainer, "save", "record_writing"),
     (Run, "write", "record_writing"),
-    (results, "save_tensors", "record_writing"),
 ]
 """Functions that are phases of their own within the phase of a scenario."""
 

@@ -23,8 +23,8 @@ from maxmincaps.studies.launch import launch
 from maxmincaps.studies.progress import Outcome
 from maxmincaps.training.checkpoint import CHECKPOINT, load_tensors
 from maxmincaps.training.fit import fit
+from maxmincaps.training.responses import verify_run
 from maxmincaps.training.run import Run, runs_under
-from maxmincaps.training.verify import verify_run
 
 TIMES = {"images_per_s", "seconds", "peak_memory_mb"}
 """Metrics of a run that differ between repetitions."""

@@ -17,8 +17,7 @@ from maxmincaps.studies.query import tables
 from maxmincaps.training.checkpoint import CHECKPOINT
 from maxmincaps.training.observer import Observer
 from maxmincaps.training.predict import Predictor
-from maxmincaps.training.responses import responses
-from maxmincaps.training.verify import verify_run
+from maxmincaps.training.responses import responses, verify_run
 from tests.data.test_fuzz import picture
 from tests.faults.own import own_recipe, write_own
 from tests.faults.readings import run_command

@@ -74,3 +74,7 @@ def test_speeds_of_this_machine_are_positive_for_grey_and_colour_without_any_dat
     monkeypatch.setenv("MAXMINCAPS_CACHE", str(tmp_path / "empty"))
     for dataset in ("mnist", "cifar10"):
         assert min(measure_speed(Recipe(**{**TINY, "dataset": dataset}))) > 0
+
+
+def test_a_training_in_several_processes_is_timed_in_one():
+    assert min(measure_speed(Recipe(**{**TINY, "processes": 2}))) > 0

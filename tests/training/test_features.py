@@ -11,10 +11,10 @@ import torch
 
 from maxmincaps import CapsNet, InputError, Run, fit
 from maxmincaps.data.images import splits
+from maxmincaps.training.evaluate import images_seen
 from maxmincaps.training.prepare import class_weights_for, learning_rate_at, losses_for
-from maxmincaps.training.run_images import images_seen
+from maxmincaps.training.responses import evaluate_run, verify_run
 from maxmincaps.training.step import train_step
-from maxmincaps.training.verify import evaluate_run, verify_run
 from tests.conftest import TINY
 from tests.training.bits import equal_bits, weights_of
 
@@ -202,7 +202,7 @@ def test_train_loads_nothing_from_above_training(tmp_path):
     above = ("studies", "report", "analysis", "export", "app", "benchmark")
     assert not {f"maxmincaps.{name}" for name in above} & set(loaded)
     assert not {"duckdb", "matplotlib", "distributed", "lightning_fabric", "sklearn", "gradio"} & set(loaded)
-    assert len([name for name in loaded if name.split(".")[0] == "maxmincaps"]) <= 55
+    assert len([name for name in loaded if name.split(".")[0] == "maxmincaps"]) <= 50
 
 
 def test_train_continues_a_finished_run_with_more_epochs(command, tmp_path):

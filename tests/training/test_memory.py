@@ -5,13 +5,13 @@ import sys
 
 import pytest
 
-from maxmincaps.training.memory import keep_large_blocks
+from maxmincaps.training.environment import keep_large_blocks
 
 GLIBC = os.name == "posix" and hasattr(ctypes.CDLL(None), "gnu_get_libc_version")
 
 LOOP = """
 import resource, sys, torch
-from maxmincaps.training.memory import keep_large_blocks
+from maxmincaps.training.environment import keep_large_blocks
 
 def faults_of_four_steps():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from maxmincaps import CapsNet, Recipe
-from maxmincaps.training.plan import TrainingPlan, plan_training
+from maxmincaps.training.prepare import TrainingPlan, plan_training
 
 SMALL = {"conv_channels": 8, "types": 2, "decoder": (16,)}
 

@@ -13,17 +13,16 @@ from multiprocessing import active_children
 import psutil
 import pytest
 import torch
-from lightning_fabric.utilities.exceptions import MisconfigurationException
 
 from maxmincaps import fit
 from maxmincaps.errors import DivergedError, InputError
+from maxmincaps.training import processes
 from maxmincaps.training.checkpoint import CHECKPOINT, load_tensors
 from maxmincaps.training.observer import Observer
 from tests.training.bits import weights_of
 
 
 def test_two_processes_share_the_threads_and_give_the_result_of_one_within_rounding(whole, tiny, tmp_path, monkeypatch):
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)  # where it is set, Fabric leaves the threads alone
     monkeypatch.setattr(torch, "get_num_threads", lambda: 4)
     twice = fit(tiny(processes=2, threads=None), tmp_path / "two")
     assert twice.environment.threads == 2
@@ -149,11 +148,9 @@ def test_a_batch_too_small_for_the_processes_is_told_before_anything_is_written(
 
 
 def test_processes_that_the_machine_has_no_devices_for_are_refused_in_one_line(tiny, tmp_path, monkeypatch):
-    def refuse(**_):
-        raise MisconfigurationException("You requested gpu: [0, 1]\n But your machine only has: [0]")
-
-    monkeypatch.setattr("lightning_fabric.Fabric", refuse)
-    with pytest.raises(InputError, match=r"^2 processes cannot be started on cpu .*requested gpu: .* only has: \[0\]$"):
-        fit(tiny(processes=2), tmp_path / "run")
+    monkeypatch.setattr(processes, "find_device", torch.device)
+    monkeypatch.setattr(torch.accelerator, "device_count", lambda: 1)
+    with pytest.raises(InputError, match=r"^2 processes take a device each: found 1 of cuda"):
+        fit(tiny(processes=2, device="cuda"), tmp_path / "run")
     with pytest.raises(InputError, match="2 processes take a device each: expected cpu, found cpu:0"):
         fit(tiny(processes=2, device="cpu:0"), tmp_path / "run")

@@ -8,7 +8,7 @@ import pytest
 from maxmincaps import Recipe, fit
 from maxmincaps.errors import InputError
 from maxmincaps.training import fit as fit_module
-from maxmincaps.training import results
+from maxmincaps.training import trainer
 from maxmincaps.training.checkpoint import CHECKPOINT, load_tensors, save_tensors
 from maxmincaps.training.observer import Observer
 from maxmincaps.training.run import Run
@@ -74,6 +74,15 @@ def test_a_checkpoint_of_an_earlier_version_is_continued(half, whole, tiny):
     assert equal_bits(fit(tiny(), half.folder, resume=True), whole)
 
 
+@pytest.mark.parametrize("changes", [{"epoch": 1}, {"step": 1}, {"best_accuracy": None}, {"unknown": 1}])
+def test_a_checkpoint_whose_state_a_run_is_never_in_is_refused(half, tiny, changes):
+    tensors, note = load_tensors(half.folder / CHECKPOINT)
+    note["state"] |= changes
+    save_tensors(half.folder / CHECKPOINT, tensors, note)
+    with pytest.raises(InputError, match=CHECKPOINT):
+        fit(tiny(), half.folder, resume=True)
+
+
 class StopAtTheEnd(Observer):
     """Presses Ctrl-C when the last step has been made."""
 
@@ -90,7 +99,7 @@ def test_ctrl_c_while_a_run_is_measured_finishes_it_and_stops_what_would_come_ne
 
 def test_the_environment_states_what_was_different_when_a_run_was_continued(half, tiny, monkeypatch):
     began = half.environment
-    begin = results.begin_run
+    begin = trainer.begin_run
 
     def elsewhere(run, environment):
         begin(run, environment.model_copy(update={"processor": "another", "precision": "bf16"}))

@@ -8,7 +8,7 @@ import pytest
 
 from maxmincaps import InputError, fit
 from maxmincaps.training.checkpoint import load_tensors, save_tensors
-from maxmincaps.training.verify import evaluate_run, verify_run
+from maxmincaps.training.responses import evaluate_run, verify_run
 
 
 def test_a_run_is_verified_by_loading_and_measuring_again(whole):

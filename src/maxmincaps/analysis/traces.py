@@ -13,10 +13,9 @@ from maxmincaps.data.augment import for_testing
 from maxmincaps.data.batches import as_float
 from maxmincaps.errors import InputError
 from maxmincaps.training.checkpoint import load_network, load_tensors
-from maxmincaps.training.evaluate import routing_trace
+from maxmincaps.training.evaluate import images_seen, routing_trace
+from maxmincaps.training.responses import best_is_last
 from maxmincaps.training.run import Run
-from maxmincaps.training.run_images import images_seen
-from maxmincaps.training.verify import best_is_last
 
 
 @dataclass(frozen=True, eq=False)

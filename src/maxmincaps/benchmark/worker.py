@@ -14,8 +14,7 @@ from torch import nn
 
 from maxmincaps.benchmark.textbook import TextbookCapsNet
 from maxmincaps.capsules.network import CapsNet
-from maxmincaps.training.environment import peak_memory_mb
-from maxmincaps.training.memory import keep_large_blocks
+from maxmincaps.training.environment import keep_large_blocks, peak_memory_mb
 from maxmincaps.training.step import train_step
 
 SHAPES = {"mnist": (1, 28, 28), "cifar10": (3, 24, 24)}

@@ -14,7 +14,7 @@ from cyclopts import App, CycloptsError, Group, MissingArgumentError, Parameter,
 from rich.text import Text
 
 from maxmincaps.errors import DivergedError, InputError, is_lack_of_memory, one_line
-from maxmincaps.training.memory import keep_large_blocks
+from maxmincaps.training.environment import keep_large_blocks
 
 INPUT_ERROR, DIVERGED, INTERRUPTED = 2, 3, 130
 """Exit codes: wrong input, a training that diverged, Ctrl-C."""

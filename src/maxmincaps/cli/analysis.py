@@ -79,7 +79,7 @@ def outputs(
         Which test images. Default: the first of each class.
     """
     from maxmincaps.analysis.responses import outputs as lengths_of
-    from maxmincaps.training.verify import responses_of
+    from maxmincaps.training.responses import responses_of
 
     which = _which(run, weights)
     rows = _named(lengths_of(responses_of(run, which, dataset), image), run)
@@ -92,7 +92,7 @@ def outputs(
 def tuning(run: RunFolder, *, weights: Weights = None, dataset: Dataset = None, csv: Csv = None) -> None:
     """Show the mean length of each class capsule over the test images of each class (figure 6)."""
     from maxmincaps.analysis.responses import tuning_rows
-    from maxmincaps.training.verify import responses_of
+    from maxmincaps.training.responses import responses_of
 
     which = _which(run, weights)
     rows = _named(tuning_rows(responses_of(run, which, dataset)), run)
@@ -105,7 +105,7 @@ def tuning(run: RunFolder, *, weights: Weights = None, dataset: Dataset = None, 
 def misclassified(run: RunFolder, *, weights: Weights = None, dataset: Dataset = None, csv: Csv = None) -> None:
     """List the test images that a network gets wrong, and count which class is taken for which (figures 9, A.1–A.3)."""
     from maxmincaps.analysis.responses import misclassified as wrong
-    from maxmincaps.training.verify import responses_of
+    from maxmincaps.training.responses import responses_of
 
     which = _which(run, weights)
     found = responses_of(run, which, dataset)
@@ -133,7 +133,7 @@ def vote(
     from maxmincaps.analysis.responses import misclassified as wrong
     from maxmincaps.analysis.vote import spread
     from maxmincaps.analysis.vote import vote as together
-    from maxmincaps.training.verify import responses_of
+    from maxmincaps.training.responses import responses_of
 
     which = [_which(run, weights) for run in runs]
     models = [responses_of(run, chosen, dataset) for run, chosen in zip(runs, which, strict=True)]

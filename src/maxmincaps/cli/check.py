@@ -7,7 +7,7 @@ from pathlib import Path
 from maxmincaps.benchmark.check import describe_device, run_checks
 from maxmincaps.cli.terminal import ProgressBar, console, styled
 from maxmincaps.files import write_atomic
-from maxmincaps.training.memory import keep_large_blocks
+from maxmincaps.training.environment import keep_large_blocks
 from maxmincaps.training.processes import find_device
 
 MARKS = {True: ("✓", "green"), False: ("✗", "bold red"), None: ("–", "yellow")}

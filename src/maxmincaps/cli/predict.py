@@ -40,7 +40,7 @@ def evaluate(
         Write precision, recall and number of images of each class to this file.
     """
     from maxmincaps.analysis.responses import class_scores, confusion
-    from maxmincaps.training.verify import evaluate_run
+    from maxmincaps.training.responses import evaluate_run
 
     found = evaluate_run(run, weights, dataset)
     accuracy = 1 - len(found.wrong) / len(found.labels)
@@ -147,7 +147,7 @@ def verify(run: RunFolder, *, dataset: str | None = None) -> None:
     dataset: str
         Where the run's own images are now. Default: where they were when it was trained.
     """
-    from maxmincaps.training.verify import verify_run
+    from maxmincaps.training.responses import verify_run
 
     for line in verify_run(run, dataset):
         console.print(styled(("✓", "green"), f" {line}"))

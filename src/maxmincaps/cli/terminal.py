@@ -22,7 +22,7 @@ from maxmincaps.training.schema import EpochMetrics
 from maxmincaps.wording import percent, pluralize
 
 if TYPE_CHECKING:
-    from maxmincaps.training.plan import TrainingPlan
+    from maxmincaps.training.prepare import TrainingPlan
 
 WIDE = 200
 FORMULA = ("=", "+", "-", "@", "\t", "\r")

@@ -68,7 +68,7 @@ def locked(folder: Path) -> Iterator[None]:
     with writing(folder):
         make_directory(folder.parent)
     message = f"{folder}: another process has been fetching it for {LOCK_TIMEOUT_S // 60} minutes"
-    with writing(folder), file_lock(folder.parent / f".{folder.name}.lock", LOCK_TIMEOUT_S, message):
+    with writing(folder), file_lock(folder.parent / f".{folder.name}.lock", LOCK_TIMEOUT_S, InputError(message)):
         remove_abandoned(folder)
         yield
 

@@ -14,7 +14,6 @@ from torch import Generator, Tensor
 from maxmincaps.data import download, formats, own
 from maxmincaps.data.cache import cache_folder
 from maxmincaps.data.catalog import DATASETS
-from maxmincaps.data.overlap import clipped_sum, paired
 from maxmincaps.errors import InputError, check_name
 from maxmincaps.recipe import DataSettings
 
@@ -191,6 +190,8 @@ def _pair_generator(split: str) -> Generator:
 
 def overlapping(single: ImageSet, generator: Generator) -> ImageSet:
     """Return as many images, each with one of another class laid over it, and with two labels."""
+    from maxmincaps.data.overlap import clipped_sum, paired  # few trainings need it
+
     objects, labels = paired(single.images.cpu(), single.labels.cpu(), generator)
     return replace(single, images=clipped_sum(objects), labels=labels, objects=objects)
 

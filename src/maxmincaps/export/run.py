@@ -19,8 +19,8 @@ from maxmincaps.export.onnx import to_onnx
 from maxmincaps.export.program import ExportedNetwork, Outputs, to_program
 from maxmincaps.files import make_directory, reporting_write_errors, write_atomic
 from maxmincaps.training.checkpoint import load_network
+from maxmincaps.training.evaluate import images_seen
 from maxmincaps.training.run import Run
-from maxmincaps.training.run_images import images_seen
 
 WRITERS = {"onnx": (".onnx", to_onnx), "torch": (".pt2", to_program)}
 TOLERANCE = 1e-4

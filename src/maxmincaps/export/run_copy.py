@@ -11,9 +11,8 @@ from maxmincaps.errors import InputError, one_line
 from maxmincaps.export.card import card_facts, new_directory, shareable_recipe
 from maxmincaps.export.hub import model_card
 from maxmincaps.training.checkpoint import load_network, load_tensors, save_tensors
-from maxmincaps.training.evaluate import accuracy, class_lengths
+from maxmincaps.training.evaluate import accuracy, class_lengths, images_seen
 from maxmincaps.training.run import Run
-from maxmincaps.training.run_images import images_seen
 from maxmincaps.wording import percent
 
 COPIED = ("environment.json", "history.jsonl", "result.json")

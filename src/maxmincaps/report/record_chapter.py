@@ -12,9 +12,9 @@ from maxmincaps.report.items import PageItem, ReportData, matched_networks
 from maxmincaps.report.poll import human_or_network, table_3
 from maxmincaps.report.style import line_style
 from maxmincaps.studies.study import title_of
+from maxmincaps.training.evaluate import images_seen
 from maxmincaps.training.responses import Responses, responses
 from maxmincaps.training.run import Run, RunSummary
-from maxmincaps.training.run_images import images_seen
 
 GRID = "Above each image: its index in the test set, the prediction, and the true label. "
 

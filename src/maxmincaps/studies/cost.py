@@ -14,11 +14,11 @@ from maxmincaps.data.images import ImageSet, load
 from maxmincaps.recipe import NetworkSettings, Recipe
 from maxmincaps.training.environment import environment
 from maxmincaps.training.evaluate import evaluation_batch_size
-from maxmincaps.training.prepare import initial_network, optimizer_for, threads_of
+from maxmincaps.training.prepare import initial_network, threads_of
 from maxmincaps.training.processes import processes_for
-from maxmincaps.training.results import TRAIN_ACCURACY_IMAGES
 from maxmincaps.training.run import RunSummary
-from maxmincaps.training.step import train_step
+from maxmincaps.training.step import Learner, train_step
+from maxmincaps.training.trainer import TRAIN_ACCURACY_IMAGES
 
 STEPS = 3
 # The normalization hardly changes the time of a step; sizes, iterations and backpropagation do.
@@ -148,19 +148,19 @@ def count_images(recipe: Recipe) -> ImageCounts:
 
 def measure_speed(recipe: Recipe) -> Speed:
     """Time a few training steps and a forward pass, with random pixels."""
-    here, images = processes_for(recipe), count_images(recipe)
+    here, images = processes_for(recipe.with_changes(processes=1)), count_images(recipe)
     pixels = torch.zeros(1, *images.shape, dtype=torch.uint8)
     one = ImageSet(pixels, torch.zeros(1, dtype=torch.long), tuple(map(str, range(images.classes))), recipe.dataset)
     with threads_of(recipe):
         plain = initial_network(recipe, one)
-        network, optimizer = here.setup(plain, optimizer_for(recipe, plain))
+        learner = Learner(recipe, here, plain, None)
         generator = torch.Generator().manual_seed(0)
         batch = torch.rand(recipe.batch_size, *plain.image_shape, generator=generator).to(here.device)
         labels = torch.randint(images.classes, (recipe.batch_size,), generator=generator).to(here.device)
         tested = batch[:1].expand(evaluation_batch_size(images.shape), -1, -1, -1).contiguous()
 
         def step() -> None:
-            train_step(network, optimizer, batch, labels)
+            train_step(learner.network, learner.optimizer, batch, labels)
 
         @torch.inference_mode()
         def test() -> None:

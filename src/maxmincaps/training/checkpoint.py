@@ -33,13 +33,7 @@ def check_finite(tensors: Mapping[str, Tensor], where: Path) -> None:
 
 
 def network_for(recipe: Recipe, image_shape: tuple[int, int, int], classes: int) -> CapsNet:
-    """Return the network of a recipe in single precision, with new weights.
-
-    Args:
-        recipe: Its network settings are used.
-        image_shape: Channels, height and width of the images.
-        classes: The number of classes.
-    """
+    """Return the network of a recipe in single precision, with new weights."""
     settings = recipe.model_dump(include=set(NetworkSettings.model_fields))
     return CapsNet(image_shape=image_shape, classes=classes, **settings).float()
 
@@ -66,7 +60,7 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         with safe_open(path, framework="pt") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
             return tensors, json.loads((file.metadata() or {})["note"])
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         raise Run(path.parent).missing(path.name) from None
     except InputError:
         raise
@@ -75,27 +69,20 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
 
 def load_weights(network: nn.Module, weights: dict[str, Tensor], path: Path, *, in_place: bool = False) -> None:
-    """Load weights into a network.
+    """Load the weights of a file into a network, possibly one on the meta device.
 
-    Args:
-        network: The network, possibly on the meta device.
-        weights: A tensor for each entry of its state dict.
-        path: The file of the weights, for error messages.
-        in_place: Copy into the network's tensors, which an optimizer may hold, instead of replacing them.
+    With `in_place` they are copied into the network's tensors, which an optimizer may hold, instead of replacing them.
 
     Raises:
         InputError: If a tensor is missing, unknown, of another shape or not finite.
     """
-    wanted = network.state_dict()
     check_finite(weights, path)
-    for name in sorted(wanted.keys() | weights.keys()):
-        if name.rpartition(".")[2] == multipliers.KEY:  # each state dict has those of its own network
-            continue
-        ours, theirs = (tuple(side[name].shape) if name in side else "nothing" for side in (wanted, weights))
-        if ours != theirs:
-            raise InputError(f"{path}: the network has {ours} for {name}, the file {theirs}; it is of another recipe")
+    wanted = network.state_dict()
     converted = {name: tensor.to(wanted[name].dtype) if name in wanted else tensor for name, tensor in weights.items()}
-    network.load_state_dict(converted, assign=not in_place)
+    try:
+        network.load_state_dict(converted, assign=not in_place)
+    except RuntimeError as error:
+        raise InputError(f"{path}: does not fit the network; it is of another recipe: {one_line(error)}") from None
 
 
 def load_network(folder: Path | str = SHIPPED_RUN, which: Literal["best", "last"] = "best") -> CapsNet:
@@ -146,11 +133,7 @@ def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
 
 
 def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor], path: Path) -> None:
-    """Load what `optimizer_tensors` returned.
-
-    Raises:
-        InputError: If the tensors do not fit the optimizer's parameters.
-    """
+    """Load what `optimizer_tensors` returned. Tensors that do not fit the optimizer's parameters are refused."""
     check_finite(tensors, path)
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     there = {name.partition(".")[0] for name in tensors}  # a parameter that no gradient has reached has no state
@@ -169,12 +152,8 @@ def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tenso
     optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
 
 
-CLASS_LAYERS = ("digits", "decoder")
-"""Layers whose shape depends on the classes or on the image size. They start anew where they do not fit."""
-
-
 def apply_init_from(network: CapsNet, source: str, classes: tuple[str, ...]) -> tuple[str, ...]:
-    """Copy the weights of another network into a network.
+    """Copy the weights of another network into a network, and return the names of the layers that were copied.
 
     The class capsules start anew if the classes differ, the decoder if its shape differs. All other layers must fit.
 
@@ -182,12 +161,6 @@ def apply_init_from(network: CapsNet, source: str, classes: tuple[str, ...]) -> 
         network: Changed in place; its multipliers are folded. On the meta device shapes are compared only.
         source: A run folder, a hub folder, or the name of a model on the hub.
         classes: The names of the network's classes.
-
-    Returns:
-        The names of the layers that were copied.
-
-    Raises:
-        InputError: If the source cannot be read, or if a layer before the class capsules does not fit.
     """
     weights, their_classes = _weights_of(source)
     ours = {name: tensor for name, tensor in network.state_dict().items() if name.rpartition(".")[2] != multipliers.KEY}
@@ -199,7 +172,7 @@ def apply_init_from(network: CapsNet, source: str, classes: tuple[str, ...]) -> 
         )
         if shapes == theirs and not (layer == "digits" and their_classes not in (None, classes)):
             kept.append(layer)
-        elif layer not in CLASS_LAYERS:
+        elif layer not in ("digits", "decoder"):
             raise InputError(f"init_from {source}: its layer {layer} has shapes {theirs}, the new network {shapes}")
     taken = {name: tensor for name, tensor in weights.items() if name.partition(".")[0] in kept}
     if not next(network.parameters()).is_meta:

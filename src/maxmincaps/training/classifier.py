@@ -1,16 +1,14 @@
 """The capsule network as a scikit-learn classifier: `fit`, `predict`, `predict_proba`, `score`."""
 
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from copy import deepcopy
-from functools import partial
 from typing import Any, Self
 
 import numpy as np
 import torch
 from jaxtyping import Float
 from numpy import ndarray
+from rich.progress import Progress
 from torch import Tensor
 
 from maxmincaps.capsules.network import CapsNet
@@ -19,10 +17,10 @@ from maxmincaps.data.batches import batch_count, generator_for
 from maxmincaps.data.images import ImageSet
 from maxmincaps.errors import DivergedError, InputError, check_name, import_extra
 from maxmincaps.recipe import RENAMED, Recipe, recipe_from
-from maxmincaps.training.evaluate import evaluation_batch_size
-from maxmincaps.training.prepare import initial_network, losses_for, optimizer_for, set_learning_rate, threads_of
+from maxmincaps.training.evaluate import accuracy, evaluation_batch_size, lengths_of_batches
+from maxmincaps.training.prepare import initial_network, threads_of
 from maxmincaps.training.processes import processes_for
-from maxmincaps.training.step import ComputeLosses, Tally, train_step, update_ema
+from maxmincaps.training.step import Learner, Tally
 
 import_extra("data", "sklearn")
 from sklearn.base import BaseEstimator, ClassifierMixin  # noqa: E402
@@ -168,30 +166,21 @@ class CapsNetClassifier(ClassifierMixin, BaseEstimator):
         for name in self.settings or {}:
             check_name(RENAMED.get(name, name), SETTINGS, f"setting of {type(self).__name__}")
         seed = int(check_random_state(self.random_state).randint(2**31))
-        return recipe_from(
-            {**(self.settings or {}), **{name: getattr(self, name) for name in PARAMETERS}, "seed": seed},
-            type(self).__name__,
-        )
+        parameters = {name: getattr(self, name) for name in PARAMETERS}
+        return recipe_from({**(self.settings or {}), **parameters, "seed": seed}, type(self).__name__)
 
     def _validation(self, numbers: ndarray) -> tuple[Tensor, Tensor]:
         """Return the indices of training and validation images."""
-        split = train_test_split(
-            np.arange(len(numbers)),
-            test_size=self.validation_fraction,
-            stratify=numbers,
-            random_state=self.recipe_.seed % 2**32,
-        )
+        seed, size = self.recipe_.seed % 2**32, self.validation_fraction
+        split = train_test_split(np.arange(len(numbers)), test_size=size, stratify=numbers, random_state=seed)
         train, validation = (torch.from_numpy(np.sort(part)) for part in split)
         return train, validation
 
     def _shape_of(self, X: ndarray) -> tuple[int, int, int]:
-        if self.image_shape:
-            channels, height, width = self.image_shape
-            return channels, height, width
         if X.ndim > 4:
             raise InputError(f"X: expected (image, channel, height, width) or fewer axes, found {X.shape}")
-        if X.ndim > 2:
-            channels, height, width = (1, *X.shape[1:])[-3:]
+        if self.image_shape or X.ndim > 2:
+            channels, height, width = self.image_shape or (1, *X.shape[1:])[-3:]
             return channels, height, width
         side = int(np.sqrt(X.shape[1]))
         return (1, side, side) if side * side == X.shape[1] else (1, 1, X.shape[1])
@@ -204,20 +193,15 @@ class CapsNetClassifier(ClassifierMixin, BaseEstimator):
         return flat.unflatten(1, self.image_shape_)
 
 
-class _Training:
-    """A training in memory: the network, its optimizer and the EMA of its weights."""
+class _Training(Learner):
+    """A training in memory."""
 
     def __init__(self, recipe: Recipe, images: Pixels, labels: Tensor, classes: int, weights: Tensor | None) -> None:
-        self.recipe, self.images, self.labels = recipe, images, labels
         names = tuple(str(number) for number in range(classes))
         shape_only = torch.empty(0, *images.shape[1:], dtype=torch.uint8)
-        self.network = initial_network(recipe, ImageSet(shape_only, labels, names, "X"))
-        self.processes = processes_for(recipe)
-        self.trained, self.optimizer = self.processes.setup(self.network, optimizer_for(recipe, self.network))
-        self.averaged = deepcopy(self.network) if recipe.ema_decay else None
-        self.compute_losses: ComputeLosses = partial(losses_for, recipe, class_weights=weights)
-        self.generator = generator_for(recipe.seed, "classifier")
-        self.step = 0
+        network = initial_network(recipe, ImageSet(shape_only, labels, names, "X"))
+        super().__init__(recipe, processes_for(recipe), network, weights)
+        self.images, self.labels = images, labels
         self.losses: list[float] = []
         self.scores: list[float] = []
         self.best: dict[str, Tensor] | None = None
@@ -225,58 +209,49 @@ class _Training:
     def run(self, patience: int, split: tuple[Tensor, Tensor] | None, verbose: bool) -> None:
         """Train all epochs, or until the validation accuracy has not grown for `patience` epochs."""
         train, validation = split or (torch.arange(len(self.images), device="cpu"), None)
-        steps = self.recipe.epochs * batch_count(len(train), self.recipe.batch_size)
-        if steps <= self.recipe.warmup:
+        recipe, generator = self.recipe, generator_for(self.recipe.seed, "classifier")
+        steps, step = recipe.epochs * batch_count(len(train), recipe.batch_size), 0
+        if steps <= recipe.warmup:
             warnings.warn(
-                f"{steps} steps are no more than the {self.recipe.warmup} of warm-up: the network hardly learns; "
+                f"{steps} steps are no more than the {recipe.warmup} of warm-up: the network hardly learns; "
                 "use more epochs, a smaller batch_size or settings={'warmup': …}",
                 ConvergenceWarning,
                 stacklevel=3,
             )
-        with _progress(steps, verbose) as advance:
-            for _ in range(self.recipe.epochs):
-                self._train_epoch(train, steps, advance)
+        with Progress(disable=not verbose) as bar:
+            task = bar.add_task("training", total=steps)
+            for _ in range(recipe.epochs):
+                tally = Tally()
+                order = train[torch.randperm(len(train), generator=generator, device="cpu")]
+                for chosen in order.split(recipe.batch_size):
+                    tally += self._step(chosen, step, steps, generator)
+                    step += 1
+                    bar.update(task, advance=1, description=f"loss {tally.mean_loss:.4f}")
+                self.losses.append(tally.mean_loss)
                 if validation is not None and self._validate(validation, patience):
                     return
 
-    def _train_epoch(self, train: Tensor, steps: int, advance: Any) -> None:
-        tally = Tally()
-        order = train[torch.randperm(len(train), generator=self.generator, device="cpu")]
-        for chosen in order.split(self.recipe.batch_size):
-            set_learning_rate(self.optimizer, self.recipe, self.step, steps)
-            device = self.processes.device
-            images = for_training(self.recipe)(self.images[chosen].to(device), self.generator)
-            result = train_step(
-                self.trained,
-                self.optimizer,
-                images,
-                self.labels[chosen].to(device),
-                self.compute_losses,
-                clip_norm=self.recipe.clip_norm,
-            )
-            if result.finite:
-                tally += result.tally
-                if self.averaged:
-                    update_ema(self.averaged, self.network, self.recipe.ema_decay, self.step)
-            elif self.recipe.non_finite == "stop":
-                raise DivergedError(f"the loss is not finite at step {self.step + 1}; use a smaller learning rate")
-            self.step += 1
-            advance(result.tally.mean_loss)
-        self.losses.append(tally.mean_loss)
+    def _step(self, chosen: Tensor, step: int, steps: int, generator: torch.Generator) -> Tally:
+        """Make a step with some of the images and return its sums; none if it is skipped."""
+        device = self.processes.device
+        images = for_training(self.recipe)(self.images[chosen].to(device), generator)
+        result = self.learn(images, self.labels[chosen].to(device), step, steps)
+        if not result.finite and self.recipe.non_finite == "stop":
+            raise DivergedError(f"the loss is not finite at step {step + 1}; use a smaller learning rate")
+        return result.tally if result.finite else Tally()
 
     def _validate(self, validation: Tensor, patience: int) -> bool:
         """Evaluate the network, keep its weights if they are the best, and return whether to stop."""
-        network = self.averaged or self.network
-        lengths = _lengths(network, self.images[validation], self.recipe)
-        score = (lengths.argmax(dim=1) == self.labels[validation]).double().mean().item()
+        lengths = _lengths(self.evaluation_network, self.images[validation], self.recipe)
+        score = accuracy(lengths, self.labels[validation])
         if score > max(self.scores, default=-1.0):
-            self.best = deepcopy(network.state_dict())
+            self.best = deepcopy(self.evaluation_network.state_dict())
         self.scores.append(score)
         return len(self.scores) - 1 - int(np.argmax(self.scores)) >= patience
 
     def result(self) -> CapsNet:
         """Return the trained network on the CPU."""
-        network = self.averaged or self.network
+        network = self.evaluation_network
         if self.best is not None:
             network.load_state_dict(self.best)
         if not all(parameter.isfinite().all() for parameter in network.parameters()):
@@ -284,25 +259,8 @@ class _Training:
         return network.eval().cpu()
 
 
-@torch.inference_mode()
 def _lengths(network: CapsNet, images: Pixels, recipe: Recipe) -> Tensor:
     """Return the class lengths, (image, class), on the CPU."""
-    prepare, device, was_training = for_testing(recipe), next(network.parameters()).device, network.training
-    network.eval()
+    prepare, device = for_testing(recipe), next(network.parameters()).device
     batches = images.split(evaluation_batch_size(images.shape))
-    found = torch.cat([network(prepare(batch.to(device))).lengths.float().cpu() for batch in batches])
-    network.train(was_training)
-    return found
-
-
-@contextmanager
-def _progress(steps: int, verbose: bool) -> Iterator[Any]:
-    """Yield a function to call with the loss after each step; it moves a progress bar if `verbose`."""
-    if not verbose:
-        yield lambda _: None
-        return
-    from rich.progress import Progress
-
-    with Progress() as bar:
-        task = bar.add_task("training", total=steps)
-        yield lambda loss: bar.update(task, advance=1, description=f"loss {loss:.4f}")
+    return lengths_of_batches(network, (prepare(batch.to(device)) for batch in batches))

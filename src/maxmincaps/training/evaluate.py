@@ -1,7 +1,8 @@
-"""Class lengths, accuracy and routing statistics of a network on a set of images."""
+"""The images of a run, and class lengths, accuracy and routing statistics of a network on images."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
 
 import torch
 from jaxtyping import Bool, Float, Int64
@@ -12,29 +13,67 @@ from maxmincaps.capsules.network import CapsNet
 from maxmincaps.capsules.routing import RoutingStep
 from maxmincaps.capsules.shapes import Images, Parts
 from maxmincaps.data.batches import ordered
-from maxmincaps.data.images import ImageSet
+from maxmincaps.data.catalog import DATASETS
+from maxmincaps.data.images import ImageSet, Splits, splits
+from maxmincaps.errors import InputError
+from maxmincaps.recipe import Recipe
+from maxmincaps.training.run import Run
+from maxmincaps.training.schema import RunData
 
 MAX_IMAGES = 500
 MAX_PIXELS = MAX_IMAGES * 32 * 32
 Prepare = Callable[[Images], Images]
 
 
+def images_seen(run: Run, dataset: Path | str | None = None, recipe: Recipe | None = None) -> Splits:
+    """Load the images of a run, or those of the recipe of a new run.
+
+    Args:
+        run: A run folder, possibly of a run that is not yet started.
+        dataset: Where the images are now. Default: where they were when the run was trained.
+        recipe: The recipe of the run. Default: the one in the folder.
+
+    Raises:
+        InputError: If the images are not found, or if they are not those that the run was trained on.
+    """
+    recipe, data = recipe or run.recipe, None
+    with suppress(InputError):  # there is no run yet, or data.json is lost
+        data = run.data
+    images = splits(recipe.with_changes(dataset=str(dataset or _dataset_path(recipe, run, data))))
+    if data and data.images_sha256 and data.images_sha256 != images.digest():
+        # The test images of a changed folder may have been trained on.
+        raise InputError(
+            f"{run.folder}: was trained on other images than {images.train.name} has now; bring those back first, "
+            "or train in another folder"
+        )
+    return images
+
+
+def _dataset_path(recipe: Recipe, run: Run, data: RunData | None) -> str:
+    """Return the dataset's name, or the path of the user's own images. A relative path may be of another folder."""
+    stored = data.dataset_path if data and recipe.dataset not in DATASETS else None
+    if stored and Path(stored).exists():
+        return stored
+    if stored and not Path(recipe.dataset).exists():
+        raise InputError(f"{run.folder}: its images are not at {stored} any more; pass --dataset PATH")
+    return recipe.dataset
+
+
 def class_lengths(
     network: nn.Module, images: ImageSet, prepare: Prepare | None = None
 ) -> Float[Tensor, "image parent"]:
-    """Return the class lengths of all images, (image, class), on the CPU.
-
-    Args:
-        network: Evaluated on its own device; its training mode is restored afterwards.
-        images: The images, in the order of the result.
-        prepare: Preprocessing of a batch of pixels in 0…1, such as `for_testing(recipe)`.
-    """
+    """Return the class lengths of all images, in their order. `prepare` is applied to pixels in 0…1."""
     device = next(network.parameters()).device
+    batches = ordered(images, evaluation_batch_size(images.images.shape), device, prepare)
+    return lengths_of_batches(network, (batch.images for batch in batches))
+
+
+def lengths_of_batches(network: nn.Module, batches: Iterable[Images]) -> Float[Tensor, "image parent"]:
+    """Return the class lengths of prepared images on the CPU. The network's training mode is restored afterwards."""
     was_training = network.training
     network.eval()
     with torch.inference_mode():
-        batches = ordered(images, evaluation_batch_size(images.images.shape), device, prepare)
-        parts = [network(batch.images).lengths.float().cpu() for batch in batches]
+        parts = [network(images).lengths.float().cpu() for images in batches]
     network.train(was_training)
     return torch.cat(parts).clone()  # cloned outside inference mode: an ordinary tensor
 
@@ -50,34 +89,24 @@ def accuracy(lengths: Float[Tensor, "image parent"], labels: Int64[Tensor, "imag
     return hits(lengths, labels).double().mean().item()
 
 
-@dataclass(frozen=True)
-class CouplingStatistics:
-    """Statistics of the routing coefficients of the last iteration, over active children."""
-
-    entropy: float
-    """Mean entropy, in nats, of a child's coefficients divided by their sum. 0: one parent has all."""
-    spread: float
-    """Mean difference between a child's largest and smallest coefficient."""
-    inactive_children: float
-    """Fraction of children whose pose, and so whose prediction vector (vote), is zero."""
-
-
 @torch.inference_mode()
-def coupling_statistics(network: CapsNet, images: Images) -> CouplingStatistics:
-    """Return the statistics of the last routing step of some images, (batch, channel, height, width)."""
+def coupling_statistics(network: CapsNet, images: Images) -> tuple[float, float, float]:
+    """Describe the routing coefficients of the last iteration.
+
+    Returns:
+        Mean entropy, in nats, of an active child's coefficients divided by their sum (0: one parent has all); mean
+        difference between its largest and smallest coefficient; fraction of children that are inactive.
+    """
     parts = network.parts(images)
     *_, last = network.digits.steps(parts)
     active = _active(parts)
     couplings = last.couplings[active].float()
     if not len(couplings):
-        return CouplingStatistics(0.0, 0.0, 1.0)
+        return 0.0, 0.0, 1.0
     shares = couplings.abs() / couplings.abs().sum(dim=-1, keepdim=True).clamp(min=1e-12)
     entropy = -(shares * shares.clamp(min=1e-30).log()).sum(dim=-1)
-    return CouplingStatistics(
-        entropy=entropy.mean().item(),
-        spread=(couplings.amax(dim=-1) - couplings.amin(dim=-1)).mean().item(),
-        inactive_children=1 - active.float().mean().item(),
-    )
+    spread = couplings.amax(dim=-1) - couplings.amin(dim=-1)
+    return entropy.mean().item(), spread.mean().item(), 1 - active.float().mean().item()
 
 
 @torch.inference_mode()

@@ -5,6 +5,7 @@ number of the batch, or is in the checkpoint. So a continued run ends, on a CPU,
 never stopped. (A GPU may add in another order each time.)
 """
 
+import time
 from functools import partial
 from pathlib import Path
 
@@ -12,10 +13,11 @@ from maxmincaps.data.batches import Batch
 from maxmincaps.data.images import Splits
 from maxmincaps.errors import DivergedError, InputError
 from maxmincaps.recipe import IDENTITY, Recipe
-from maxmincaps.training.checkpoint import CHECKPOINT, apply_init_from
+from maxmincaps.training.checkpoint import CHECKPOINT
 from maxmincaps.training.environment import environment
+from maxmincaps.training.evaluate import images_seen
 from maxmincaps.training.observer import SILENT, Observer
-from maxmincaps.training.prepare import check_network, class_weights_for, set_learning_rate, threads_of
+from maxmincaps.training.prepare import check_recipe, plan_training, threads_of
 from maxmincaps.training.processes import (
     Processes,
     StopRequest,
@@ -23,14 +25,10 @@ from maxmincaps.training.processes import (
     precision_on,
     processes_for,
     stop_requests,
-    sum_over,
 )
-from maxmincaps.training.results import begin_run, conclude, end_epoch
 from maxmincaps.training.run import DIVERGED, Run
-from maxmincaps.training.run_images import load_images
 from maxmincaps.training.schema import Divergence
-from maxmincaps.training.step import train_step, update_ema
-from maxmincaps.training.trainer import Trainer
+from maxmincaps.training.trainer import Trainer, begin_run, conclude, end_epoch
 
 
 def fit(recipe: Recipe, folder: Path | str, *, resume: bool = False, observer: Observer = SILENT) -> Run:
@@ -60,8 +58,8 @@ def fit(recipe: Recipe, folder: Path | str, *, resume: bool = False, observer: O
     _check_folder(run, recipe, resume)
     if _is_finished(run, recipe):
         return run
-    images = load_images(recipe, run)
-    _check_recipe(recipe, images)
+    images = images_seen(run, recipe=recipe)
+    check_recipe(recipe, images)
     processes = processes_for(recipe)
     with run.locked(), stop_requests() as request:
         if not _is_finished(run, recipe):
@@ -82,15 +80,14 @@ def _train(
     processes: Processes, recipe: Recipe, run: Run, images: Splits, observer: Observer, request: StopRequest
 ) -> None:
     """Train in one of the processes: for each epoch, for each batch, make a step; evaluate; write."""
-    observer = observer if processes.is_global_zero else SILENT
+    observer = observer if processes.is_first else SILENT
     with threads_of(recipe):
-        trainer = Trainer.prepare(processes, recipe, run, images)
-        begin_run(trainer, environment(processes.device, precision_on(processes.device, recipe)))
+        trainer = Trainer(processes, recipe, run, images)
+        if processes.is_first:
+            begin_run(trainer, environment(processes.device, precision_on(processes.device, recipe)))
         observer.started(recipe, trainer.steps, trainer.state.step)
         try:
             if observer.wants_plan and not trainer.state.step:
-                from maxmincaps.training.plan import plan_training
-
                 observer.planned(plan_training(trainer.plain_network, recipe, len(images.train)))
             while trainer.state.epoch < recipe.epochs and not trainer.is_out_of_patience:
                 for batch in trainer.batches():
@@ -107,22 +104,17 @@ def _train(
 def _step(trainer: Trainer, batch: Batch, observer: Observer) -> float:
     """Make one step and return its mean loss."""
     recipe, state = trainer.recipe, trainer.state
-    set_learning_rate(trainer.optimizer, recipe, state.step, trainer.steps)
-    result = train_step(
-        trainer.network,
-        trainer.optimizer,
+    result = trainer.learn(
         batch.images,
         batch.labels,
-        trainer.compute_losses,
+        state.step,
+        trainer.steps,
         targets=batch.targets,
         processes=trainer.processes,
-        batch_size=trainer.images_in_batch(),
-        clip_norm=recipe.clip_norm,
+        batch_size=min(recipe.batch_size, len(trainer.splits.train) - state.batch * recipe.batch_size),
         on_gradients=partial(observer.gradients_computed, trainer.plain_network, batch),
     )
     if result.finite:
-        if trainer.averaged:
-            update_ema(trainer.averaged, trainer.plain_network, recipe.ema_decay, state.step)
         state.tally += result.tally
     elif recipe.non_finite == "skip":
         state.skipped_steps += 1
@@ -135,7 +127,8 @@ def _step(trainer: Trainer, batch: Batch, observer: Observer) -> float:
 
 def _save_if_due(trainer: Trainer, *, stop: bool) -> None:
     """Write a checkpoint if any process finds it due, and stop if any process is asked to."""
-    stops, save = sum_over(trainer.processes, stop, trainer.checkpoint_is_due())
+    due = time.monotonic() - trainer.saved_at >= trainer.recipe.checkpoint_seconds
+    stops, save = trainer.processes.sum(stop, due)
     if save or stops:
         trainer.save_checkpoint()
     if stops:
@@ -152,50 +145,29 @@ def _is_finished(run: Run, recipe: Recipe) -> bool:
     return run.complete and run.recipe.epochs >= recipe.epochs
 
 
-def _check_recipe(recipe: Recipe, images: Splits) -> None:
-    """Find everything that can be wrong with a recipe before anything is written."""
-    network = check_network(recipe, images.train)
-    class_weights_for(recipe, images.train)
-    if recipe.init_from:
-        apply_init_from(network, recipe.init_from, images.train.classes)
-    smallest = len(images.train) % recipe.batch_size or recipe.batch_size
-    if smallest < recipe.processes:
-        raise InputError(
-            f"the last batch of an epoch has {smallest} of {len(images.train)} images, too few for {recipe.processes} "
-            f"processes; choose another batch size than {recipe.batch_size}"
-        )
-
-
 def _check_folder(run: Run, recipe: Recipe, resume: bool) -> None:
     """Refuse a folder that holds something else, or a run that must not be continued."""
     if not run.exists:
         if run.folder.exists() and any(path.name[0] != "." for path in run.folder.iterdir()):
             raise InputError(f"{run.folder}: is not empty and is not a run folder; choose another folder")
         return
-    differences = _differences(run.recipe, recipe)
-    if differences == ["epochs"] and recipe.epochs > run.recipe.epochs:
-        _check_more_epochs(run, recipe, resume)
+    theirs = run.recipe
+    differences = [name for name in IDENTITY if getattr(theirs, name) != getattr(recipe, name)]
+    if differences == ["epochs"] and recipe.epochs > theirs.epochs:
+        before = f"{run.folder}: holds a run of {theirs.epochs} epochs, not {recipe.epochs}"
+        if recipe.schedule == "cosine":
+            raise InputError(
+                f"{before}; it cannot be continued, as the schedule cosine has lowered its learning rate to the end; "
+                "train in another folder, or with --schedule decay or constant"
+            )
+        if run.complete and not (run.folder / CHECKPOINT).exists():
+            raise InputError(f"{before}; it was finished without --keep-checkpoint; train in another folder")
+        if not resume:
+            raise InputError(f"{before}; add --resume to continue it, or choose another folder")
     elif differences:
-        how = ", ".join(f"{name} {getattr(run.recipe, name)!r}, not {getattr(recipe, name)!r}" for name in differences)
+        how = ", ".join(f"{name} {getattr(theirs, name)!r}, not {getattr(recipe, name)!r}" for name in differences)
         raise InputError(f"{run.folder}: holds a run of another recipe ({how}); choose another folder")
     if run.diverged and not resume:
         raise run.missing("result.json")
     if not run.complete and not resume:
         raise InputError(f"{run.folder}: holds an unfinished run; add --resume to continue it")
-
-
-def _check_more_epochs(run: Run, recipe: Recipe, resume: bool) -> None:
-    before = f"{run.folder}: holds a run of {run.recipe.epochs} epochs, not {recipe.epochs}"
-    if recipe.schedule == "cosine":
-        raise InputError(
-            f"{before}; it cannot be continued, as the schedule cosine has lowered its learning rate to the end; "
-            "train in another folder, or with --schedule decay or constant"
-        )
-    if run.complete and not (run.folder / CHECKPOINT).exists():
-        raise InputError(f"{before}; it was finished without --keep-checkpoint; train in another folder")
-    if not resume:
-        raise InputError(f"{before}; add --resume to continue it, or choose another folder")
-
-
-def _differences(theirs: Recipe, ours: Recipe) -> list[str]:
-    return [name for name in IDENTITY if getattr(theirs, name) != getattr(ours, name)]

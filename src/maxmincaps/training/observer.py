@@ -1,6 +1,8 @@
 """Observers, which `fit` calls at each step and epoch. Printing and logging happen there, not in `fit`."""
 
 import warnings
+from collections.abc import Callable
+from contextlib import suppress
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +16,7 @@ if TYPE_CHECKING:  # commands that train nothing use progress bars too, and do n
     from torch import nn
 
     from maxmincaps.data.batches import Batch
-    from maxmincaps.training.plan import TrainingPlan
+    from maxmincaps.training.prepare import TrainingPlan
 
 
 class Observer:
@@ -77,6 +79,16 @@ class Observer:
 SILENT = Observer()
 
 
+def _call_each(name: str) -> Callable[..., None]:
+    """Return a method that calls the method of this name of each observer."""
+
+    def call(self: "CombinedObserver", *arguments: Any) -> None:
+        for observer in self.observers:
+            getattr(observer, name)(*arguments)
+
+    return call
+
+
 class CombinedObserver(Observer):
     """Passes every call on to several observers.
 
@@ -88,40 +100,21 @@ class CombinedObserver(Observer):
         self.observers = observers
         self.wants_plan = any(observer.wants_plan for observer in observers)
 
-    def started(self, recipe: Recipe, steps: int, done: int) -> None:
-        """Call `started` of each observer."""
-        for observer in self.observers:
-            observer.started(recipe, steps, done)
+    started = _call_each("started")
+    gradients_computed = _call_each("gradients_computed")
+    stepped = _call_each("stepped")
+    epoch_ended = _call_each("epoch_ended")
+    ended = _call_each("ended")
 
     def planned(self, plan: "TrainingPlan") -> None:
-        """Call `planned` of each observer."""
+        """Pass the plan on to the observers that want one."""
         for observer in self.observers:
             if observer.wants_plan:
                 observer.planned(plan)
 
-    def gradients_computed(self, network: "nn.Module", batch: "Batch", loss: float) -> None:
-        """Call `gradients_computed` of each observer."""
-        for observer in self.observers:
-            observer.gradients_computed(network, batch, loss)
-
-    def stepped(self, loss: float) -> None:
-        """Call `stepped` of each observer."""
-        for observer in self.observers:
-            observer.stepped(loss)
-
-    def epoch_ended(self, metrics: EpochMetrics) -> None:
-        """Call `epoch_ended` of each observer."""
-        for observer in self.observers:
-            observer.epoch_ended(metrics)
-
     def should_stop(self) -> bool:
         """Return whether any observer asks to stop."""
         return any(observer.should_stop() for observer in self.observers)
-
-    def ended(self) -> None:
-        """Call `ended` of each observer."""
-        for observer in self.observers:
-            observer.ended()
 
 
 class TensorBoard(Observer):
@@ -169,7 +162,11 @@ class NotebookProgress(Observer):
         self.title = f"{recipe.dataset} · {recipe.normalization}"
         self.steps, self.done, self.loss = steps, done, float("nan")
         self.lines: list[EpochMetrics] = []
-        self.handle = self._open_display()
+        self.handle: Any = None
+        with suppress(ImportError):
+            from IPython.display import display  # pyrefly: ignore[missing-import]
+
+            self.handle = display(self, display_id=True)
 
     def stepped(self, loss: float) -> None:
         """Move the bar, a hundred times over the whole run."""
@@ -184,17 +181,8 @@ class NotebookProgress(Observer):
 
     def _repr_html_(self) -> str:
         bar = f'<progress value="{self.done}" max="{self.steps}" style="width: 20em"></progress>'
-        return (
-            f"<b>{escape(self.title)}</b><br>{bar} step {self.done} of {self.steps}, loss {self.loss:.4f}"
-            + history_html(self.lines)
-        )
-
-    def _open_display(self) -> Any:
-        try:
-            from IPython.display import display  # pyrefly: ignore[missing-import]
-        except ImportError:
-            return None
-        return display(self, display_id=True)
+        line = f"<b>{escape(self.title)}</b><br>{bar} step {self.done} of {self.steps}, loss {self.loss:.4f}"
+        return line + history_html(self.lines)
 
     def _redraw(self) -> None:
         if self.handle:

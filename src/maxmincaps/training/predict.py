@@ -80,21 +80,13 @@ class Predictor:
     @classmethod
     def of(cls, folder: Path | str = SHIPPED_RUN, weights: Literal["best", "last"] = "best") -> Self:
         """Load the network of a run folder or of an exported hub folder. Default: the one of the package."""
-        run = Run(Path(folder))
-        if not run.exists and (run.folder / PREPROCESSING).exists():
-            return cls.from_hub_folder(run.folder)
-        if not run.exists:
-            raise run.missing("recipe.json")
-        return cls(load_network(folder, weights), run.recipe, run.data.classes, size_before_crop(run))
-
-    @classmethod
-    def from_hub_folder(cls, folder: Path) -> Self:
-        """Load the network of a folder that `maxmincaps export --to hub` wrote."""
+        run, path = Run(Path(folder)), Path(folder) / PREPROCESSING
+        if run.exists or not path.exists():
+            return cls(load_network(folder, weights), run.recipe, run.data.classes, size_before_crop(run))
         network = CapsNet.from_pretrained(folder)
-        stored = Preprocessing.parse(read_text(folder / PREPROCESSING), folder / PREPROCESSING)
-        classes = network.config["classes"]
-        if len(stored.classes) != classes:
-            raise InputError(f"{folder / PREPROCESSING}: expected {classes} classes, found {len(stored.classes)}")
+        stored = Preprocessing.parse(read_text(path), path)
+        if len(stored.classes) != network.config["classes"]:
+            raise InputError(f"{path}: expected {network.config['classes']} classes, found {len(stored.classes)}")
         recipe = Recipe(dataset=stored.dataset, crop=stored.crop, whiten=stored.whiten, margin_low=stored.margin_low)
         return cls(network, recipe, stored.classes, (stored.height, stored.width))
 
@@ -116,12 +108,10 @@ class Predictor:
         lengths = self.lengths(1 - picture if invert else picture).tolist()
         best = max(range(len(lengths)), key=lengths.__getitem__)
         found = self.classes[best] if recognised(lengths[best], self.recipe) else None
-        looks_inverted = not invert and self.may_be_inverted(picture)
+        # The digits of the catalogue are light strokes on dark ground.
+        grey_digits = self.recipe.dataset in DATASETS and len(picture) == 1
+        looks_inverted = not invert and grey_digits and picture.mean().item() > 0.5
         return Prediction(str(path), found, dict(zip(self.classes, lengths, strict=True)), looks_inverted)
-
-    def may_be_inverted(self, picture: Picture) -> bool:
-        """Return whether an image is mostly light, while the network learned from light strokes on dark ground."""
-        return self.recipe.dataset in DATASETS and len(picture) == 1 and picture.mean().item() > 0.5
 
 
 @dataclass(frozen=True)
@@ -138,22 +128,14 @@ class Prediction:
 
 
 def image_files(paths: Iterable[Path]) -> list[Path]:
-    """Replace folders by the image files below them, in order.
-
-    Raises:
-        InputError: If a folder has no image files.
-    """
+    """Replace folders by the image files below them, in order. A folder without any is refused."""
     found: list[Path] = []
     for path in paths:
-        if not path.is_dir():
-            found.append(path)
-            continue
-        inside = sorted(
-            file for file in path.rglob("*") if file.suffix.lower() in PICTURES and not file.name.startswith(".")
-        )
-        if not inside:
+        files = sorted(path.rglob("*")) if path.is_dir() else [path]
+        inside = [file for file in files if file.suffix.lower() in PICTURES and not file.name.startswith(".")]
+        if path.is_dir() and not inside:
             raise InputError(f"{path}: expected image files ({', '.join(PICTURES)}) in this folder, found none")
-        found += inside
+        found += inside if path.is_dir() else files
     return found
 
 

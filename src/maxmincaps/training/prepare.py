@@ -1,27 +1,37 @@
-"""What a recipe means for training: threads, initial values, optimizer, learning rate and loss."""
+"""What a recipe means for training: threads, initial values, optimizer, learning rate and loss; what it will need."""
 
 import math
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from copy import deepcopy
+from dataclasses import dataclass
 from typing import cast
 
 import torch
 from torch import Tensor, nn
 
 from maxmincaps.capsules.layers import INITIAL_GAIN
-from maxmincaps.capsules.losses import Losses, capsule_losses
+from maxmincaps.capsules.losses import Losses, capsule_loss, capsule_losses
 from maxmincaps.capsules.multipliers import fold_multipliers
 from maxmincaps.capsules.network import CapsNet, CapsNetOutput
 from maxmincaps.capsules.optim import LAYER_RATES, parameter_groups
 from maxmincaps.capsules.shapes import Images, Labels
 from maxmincaps.data.augment import image_size_after
-from maxmincaps.data.images import ImageSet
+from maxmincaps.data.images import ImageSet, Splits
 from maxmincaps.errors import InputError, one_line
 from maxmincaps.recipe import Recipe
-from maxmincaps.training.checkpoint import network_for
-from maxmincaps.training.memory import keep_large_blocks
+from maxmincaps.training.checkpoint import apply_init_from, network_for
+from maxmincaps.training.environment import keep_large_blocks
+from maxmincaps.wording import duration
 
 SABOUR_SIGMA = 0.1
+MOST_CHILDREN = 10_000
+"""More children than in any network of the paper (9,216, for CIFAR10 with padding)."""
+PLANNED_IMAGES = 8
+"""The number of images that a plan is measured with."""
+COPIES = 5
+"""Weights, gradients, two moments of Adam, and the moving average."""
 
 
 @contextmanager
@@ -36,17 +46,23 @@ def threads_of(recipe: Recipe) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def check_network(recipe: Recipe, train: ImageSet) -> CapsNet:
-    """Return the recipe's network on the meta device, without memory for its weights.
-
-    Raises:
-        InputError: If the network cannot be built.
-    """
+def check_recipe(recipe: Recipe, images: Splits) -> None:
+    """Raise `InputError` for everything that can be wrong with a recipe for these images."""
+    train = images.train
     try:
-        with torch.device("meta"):
-            return _network(recipe, train)
+        with torch.device("meta"):  # without memory for its weights
+            network = _network(recipe, train)
     except (RuntimeError, ArithmeticError, TypeError) as error:  # of sizes that no tensor can have
         raise InputError(f"the recipe's network cannot be built: {one_line(error)}") from None
+    class_weights_for(recipe, train)
+    if recipe.init_from:
+        apply_init_from(network, recipe.init_from, train.classes)
+    smallest = len(train) % recipe.batch_size or recipe.batch_size
+    if smallest < recipe.processes:
+        raise InputError(
+            f"the last batch of an epoch has {smallest} of {len(train)} images, too few for {recipe.processes} "
+            f"processes; choose another batch size than {recipe.batch_size}"
+        )
 
 
 def initial_network(recipe: Recipe, train: ImageSet) -> CapsNet:
@@ -102,21 +118,11 @@ def learning_rate_at(recipe: Recipe, step: int, steps: int) -> float:
     return max(recipe.min_learning_rate, recipe.learning_rate * share * rise)
 
 
-def set_learning_rate(optimizer: torch.optim.Optimizer, recipe: Recipe, step: int, steps: int) -> None:
-    """Set the learning rate of each group to its multiple of the step's rate."""
-    for group in optimizer.param_groups:
-        group["lr"] = learning_rate_at(recipe, step, steps) * group["rate"]
-
-
 def class_weights_for(recipe: Recipe, train: ImageSet) -> Tensor | None:
-    """Return the weight of each class in the margin loss, (class,), or `None` if all are 1.
-
-    Balanced weights are inversely proportional to the number of training images of a class; their mean over the
-    training images is 1.
-    """
+    """Return the weight of each class in the margin loss, (class,), or `None` if all are 1."""
     if recipe.class_weights is None:
         return None
-    if recipe.class_weights == "balanced":
+    if recipe.class_weights == "balanced":  # inversely proportional to the images of a class, with mean 1 over images
         counts = torch.bincount(train.labels.cpu(), minlength=len(train.classes)).clamp(min=1)
         return len(train.labels) / (len(train.classes) * counts.float())
     if len(recipe.class_weights) != len(train.classes):
@@ -153,3 +159,77 @@ def _initialise_as_sabour(network: CapsNet) -> None:
         else:
             sigma = 0.05 if name.startswith("conv1") else SABOUR_SIGMA
             nn.init.trunc_normal_(parameter, std=sigma, a=-2 * sigma, b=2 * sigma)
+
+
+@dataclass(frozen=True)
+class TrainingPlan:
+    """Size of a network and what training it is expected to need."""
+
+    children: int
+    parameters: int
+    memory_bytes: int
+    """Weights with their optimizer state, and what one batch keeps for backward."""
+    seconds: float
+    """Forward and backward passes over all epochs; evaluation comes on top."""
+    warnings: tuple[str, ...] = ()
+    """What was changed to fit the images, and sizes that are far too large."""
+
+    def summary(self) -> str:
+        """Return one line of text."""
+        megabytes = max(1, round(self.memory_bytes / 1e6))
+        memory = f"{megabytes / 1000:.1f} GB" if megabytes >= 1000 else f"{megabytes} MB"
+        return (
+            f"{self.children:,} children, {self.parameters:,} parameters, "
+            f"about {memory} of memory and {duration(max(1.0, self.seconds))} of training"
+        )
+
+
+def plan_training(network: CapsNet, recipe: Recipe, images: int) -> TrainingPlan:
+    """Run a copy of a network on a few random images and extrapolate to a training with `images` images an epoch."""
+    copy, device = deepcopy(network).train(), next(network.parameters()).device
+    sample = min(PLANNED_IMAGES, recipe.batch_size)
+    pixels = torch.rand(sample, *network.image_shape, generator=torch.Generator().manual_seed(0)).to(device)
+    labels = torch.zeros(sample, dtype=torch.long, device=device)
+    weights = {parameter.untyped_storage().data_ptr() for parameter in copy.parameters()}
+    kept: dict[int, int] = {}
+    seconds = 0.0
+
+    def keep(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in weights:
+            kept[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    for _ in range(2):  # the first pass takes memory and chooses kernels
+        kept.clear()
+        begin = time.perf_counter()
+        with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+            loss = capsule_loss(copy(pixels, labels), pixels, labels)
+        loss.backward()
+        loss.item()  # waits for an accelerator
+        seconds = time.perf_counter() - begin
+    parameters = sum(parameter.numel() for parameter in network.parameters())
+    return TrainingPlan(
+        children=torch.Size(network.grid).numel(),
+        parameters=parameters,
+        memory_bytes=4 * COPIES * parameters + sum(kept.values()) * -(-recipe.batch_size // recipe.processes) // sample,
+        seconds=seconds / sample * images * recipe.epochs / recipe.processes,
+        warnings=tuple(_warnings(network, recipe)),
+    )
+
+
+def _warnings(network: CapsNet, recipe: Recipe) -> Iterator[str]:
+    _, height, width = network.image_shape
+    wanted, used = (
+        " and ".join(f"{kernel}×{kernel}" for kernel in kernels)
+        for kernels in ((recipe.conv_kernel, recipe.primary_kernel), network.kernels)
+    )
+    if used != wanted:
+        small = f"images of {height}×{width} are too small for kernels of {wanted}"
+        yield f"{small}; using {used} (--conv-kernel, --primary-kernel)"
+    children = torch.Size(network.grid).numel()
+    if children > MOST_CHILDREN:
+        yield (
+            f"{children:,} children are far more than the paper's 1,152: this is slow and needs much memory; "
+            "use --stem deep, a smaller --image-size, fewer --types or a larger --primary-stride"
+        )

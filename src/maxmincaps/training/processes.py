@@ -1,36 +1,31 @@
-"""Devices, processes and signals: a run uses one device, or several processes that share each batch.
+"""Devices, processes and signals: a run uses one device, or several processes of this machine that share each batch.
 
-Several processes are started by Lightning Fabric. A run in one process does not import Fabric, whose import takes
-longer than all others together. SIGINT and SIGTERM are requests to stop, which are granted between two steps.
+The processes find each other through a file and talk over the loopback interface, so no other machine can reach them.
+SIGINT and SIGTERM are requests to stop, which are granted between two steps.
 """
 
+import os
 import platform
 import signal
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from ctypes import c_bool
-from functools import partial
-from multiprocessing import active_children, get_context
+from dataclasses import dataclass, replace
+from multiprocessing import get_context
 from multiprocessing.queues import SimpleQueue
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import Any
 
 import torch
-from torch import Tensor, nn
-from torch.multiprocessing.spawn import ProcessException
+from torch import Tensor, distributed, nn
+from torch.multiprocessing.spawn import ProcessException, start_processes
+from torch.nn.parallel import DistributedDataParallel
 
 from maxmincaps.errors import DivergedError, InputError, is_lack_of_memory, one_line
 from maxmincaps.recipe import Recipe
-
-if TYPE_CHECKING:
-    from lightning_fabric import Fabric
-
-    from maxmincaps.training.loopback import LoopbackDDP
-
-Processes: TypeAlias = "OneProcess | Fabric"
-
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -84,55 +79,62 @@ def stop_requests() -> Iterator[StopRequest]:
         restore_handlers()
 
 
-class OneProcess:
-    """The part of Fabric's interface that training uses, for a single process."""
+@dataclass(frozen=True)
+class Processes:
+    """The processes that share each batch, as one of them sees them."""
 
-    world_size, global_rank, is_global_zero = 1, 0, True
+    device: torch.device
+    precision: str = "fp32"
+    count: int = 1
+    rank: int = 0
 
-    def __init__(self, device: torch.device, precision: str) -> None:
-        self.device, self.precision = device, precision
+    @property
+    def is_first(self) -> bool:
+        """Whether this is the process that writes files."""
+        return self.rank == 0
 
-    def setup(self, module: nn.Module, *optimizers: torch.optim.Optimizer) -> tuple[Any, ...]:
-        """Move the network to the device. The optimizers hold the same parameters and are returned unchanged."""
-        return (_Autocast(module.to(self.device), self.precision), *optimizers)
+    def wrap(self, network: nn.Module) -> nn.Module:
+        """Move a network to the device; return it with the recipe's precision and with shared gradients."""
+        network.to(self.device)
+        return _Autocast(network if self.count == 1 else DistributedDataParallel(network), self)
 
-    def backward(self, tensor: Tensor) -> None:
-        """Compute the gradients."""
-        tensor.backward()
+    def sum(self, *numbers: float) -> list[float]:
+        """Return the sum of each number over all processes, in double precision."""
+        if self.count == 1:
+            return [float(number) for number in numbers]
+        summed = torch.tensor(numbers, dtype=torch.float64, device=self.device)
+        distributed.all_reduce(summed)
+        return summed.tolist()
 
-    def all_reduce(self, data: Tensor, *, reduce_op: str) -> Tensor:  # noqa: ARG002
-        """Return the tensor unchanged."""
-        return data
+    def concatenate(self, tensor: Tensor) -> Tensor:
+        """Return the tensors of all processes, which have the same shape, one after another."""
+        if self.count == 1:
+            return tensor
+        parts = [torch.empty_like(tensor, device=self.device) for _ in range(self.count)]
+        distributed.all_gather(parts, tensor.to(self.device))
+        return torch.cat(parts).to(tensor.device)
 
-    def all_gather(self, data: Tensor) -> Tensor:
-        """Return the tensor with a leading axis of length 1."""
-        return data.unsqueeze(0)
-
-    def barrier(self) -> None:
-        """Return at once."""
+    def wait(self) -> None:
+        """Wait until all processes are here."""
+        if self.count > 1:
+            distributed.barrier()
 
 
 class _Autocast(nn.Module):
     """A network that runs under autocast in the recipe's precision."""
 
-    def __init__(self, module: nn.Module, precision: str) -> None:
+    def __init__(self, module: nn.Module, processes: Processes) -> None:
         super().__init__()
-        self.module, self.precision = module, precision
+        self.module, self.processes = module, processes
 
     def forward(self, *arguments: Any) -> Any:
-        device = next(self.module.parameters()).device.type
-        with torch.autocast(device, torch.bfloat16, enabled=self.precision == "bf16"):
+        enabled = self.processes.precision == "bf16"
+        with torch.autocast(self.processes.device.type, torch.bfloat16, enabled=enabled):
             return self.module(*arguments)
 
 
-ONE_PROCESS = OneProcess(torch.device("cpu"), "fp32")
+ONE_PROCESS = Processes(torch.device("cpu"))
 """This process, on the CPU, in single precision."""
-
-
-def sum_over(processes: Processes, *numbers: float) -> list[float]:
-    """Return the sum of each number over all processes, in double precision."""
-    summed = processes.all_reduce(torch.tensor(numbers, dtype=torch.float64, device="cpu"), reduce_op="sum")
-    return cast(Tensor, summed).tolist()
 
 
 def processes_for(recipe: Recipe) -> Processes:
@@ -141,28 +143,13 @@ def processes_for(recipe: Recipe) -> Processes:
     Raises:
         InputError: If the device or the number of processes is not available on this machine.
     """
-    device = find_device(recipe.device)
-    precision = precision_on(device, recipe)
-    if recipe.processes == 1:
-        return OneProcess(device, precision)
-    from lightning_fabric import Fabric
-    from lightning_fabric.utilities.exceptions import MisconfigurationException
-
-    from maxmincaps.training.loopback import LoopbackDDP
-
-    if device.index is not None:
-        raise InputError(f"{recipe.processes} processes take a device each: expected {device.type}, found {device}")
-    try:
-        return Fabric(
-            accelerator=device.type,
-            devices=recipe.processes,
-            strategy=LoopbackDDP(start_method="spawn"),
-            precision="bf16-mixed" if precision == "bf16" else "32-true",
-        )
-    except (ValueError, RuntimeError, MisconfigurationException) as error:
-        raise InputError(
-            f"{recipe.processes} processes cannot be started on {device.type} (add --device cpu?): {one_line(error)}"
-        ) from None
+    device, count = find_device(recipe.device), recipe.processes
+    if count > 1 and device.index is not None:
+        raise InputError(f"{count} processes take a device each: expected {device.type}, found {device}")
+    if count > 1 and device.type != "cpu" and torch.accelerator.device_count() < count:
+        found = torch.accelerator.device_count()
+        raise InputError(f"{count} processes take a device each: found {found} of {device.type} (add --device cpu?)")
+    return Processes(device, precision_on(device, recipe), count)
 
 
 def launch(processes: Processes, task: Callable[[Processes], None], request: StopRequest) -> None:
@@ -170,43 +157,70 @@ def launch(processes: Processes, task: Callable[[Processes], None], request: Sto
 
     No process is left when this returns or raises.
     """
-    if isinstance(processes, OneProcess):
+    if processes.count == 1:
         task(processes)
         return
-    others, errors = set(active_children()), get_context("spawn").SimpleQueue()
+    errors = get_context("spawn").SimpleQueue()
     with TemporaryDirectory(prefix="maxmincaps-") as private:
-        cast("LoopbackDDP", processes.strategy).store = Path(private) / "store"
+        arguments = (processes, task, Path(private) / "store", errors, torch.get_num_threads())
+        started = start_processes(_run_task, arguments, processes.count, join=False, start_method="spawn")
+        assert started is not None
         try:
-            processes.launch(partial(_run_task, task=task, errors=errors, threads=torch.get_num_threads()))
+            while not started.join():
+                pass
         except ProcessException:
             if request:
                 errors.put(KeyboardInterrupt())  # the signal ended them while they were starting
             if errors.empty():
                 raise
         except KeyboardInterrupt:
-            for child in set(active_children()) - others:
-                child.kill()
-                child.join()
+            for process in started.processes:
+                process.kill()
+                process.join()
             raise
     if not errors.empty():
         raise errors.get()  # the first is the cause; the others fail because one process is missing
 
 
-def _run_task(processes: Processes, task: Callable[[Processes], None], errors: SimpleQueue, threads: int) -> None:
+def _run_task(
+    rank: int, all_of_them: Processes, task: Callable[[Processes], None], store: Path, errors: SimpleQueue, threads: int
+) -> None:
     """Run the task in a spawned process and put its error into the queue, which keeps the error's type."""
-    torch.set_num_threads(threads)  # Fabric has divided them already, and the task would do so again
-    try:
-        task(processes)
-    except InputError as error:
-        errors.put(error)
-        raise SystemExit(1) from None  # otherwise the other processes would wait for this one until a timeout
-    except (DivergedError, KeyboardInterrupt) as error:
-        errors.put(error)
-    except (MemoryError, RuntimeError) as error:
-        if not is_lack_of_memory(error):
-            raise
-        errors.put(MemoryError(one_line(error)))
-        raise SystemExit(1) from None
+    torch.set_num_threads(threads)  # as in the process that started this one; the task divides them
+    with _process_group(rank, all_of_them, store) as processes:
+        try:
+            task(processes)
+        except InputError as error:
+            errors.put(error)
+            raise SystemExit(1) from None  # otherwise the other processes would wait for this one until a timeout
+        except (DivergedError, KeyboardInterrupt) as error:
+            errors.put(error)
+        except (MemoryError, RuntimeError) as error:
+            if not is_lack_of_memory(error):
+                raise
+            errors.put(MemoryError(one_line(error)))
+            raise SystemExit(1) from None
+
+
+@contextmanager
+def _process_group(rank: int, processes: Processes, store: Path) -> Iterator[Processes]:
+    """Connect this process with the others. torch's default store would listen on all network interfaces."""
+    loopback = next((name for _, name in socket.if_nameindex() if name.startswith("lo")), "lo")
+    for backend in ("GLOO", "NCCL"):
+        os.environ.setdefault(f"{backend}_SOCKET_IFNAME", loopback)
+    device = processes.device
+    if device.type != "cpu":
+        device = torch.device(device.type, rank)
+        torch.accelerator.set_device_index(rank)
+    distributed.init_process_group(
+        distributed.get_default_backend_for_device(device),
+        store=distributed.FileStore(str(store), processes.count),
+        rank=rank,
+        world_size=processes.count,
+        device_id=None if device.type == "cpu" else device,
+    )
+    yield replace(processes, device=device, rank=rank)
+    distributed.destroy_process_group()
 
 
 def precision_on(device: torch.device, recipe: Recipe) -> str:

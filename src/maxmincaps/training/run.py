@@ -13,17 +13,15 @@ diverged.json        instead of an outcome: where the loss was not finite
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from html import escape
 from pathlib import Path
-from typing import Any, TypeVar
-
-from filelock import FileLock, Timeout
+from typing import Any
 
 from maxmincaps.errors import InputError
-from maxmincaps.files import make_directory, read_text, reporting_write_errors, write_atomic
+from maxmincaps.files import file_lock, make_directory, read_text, reporting_write_errors, write_atomic
 from maxmincaps.recipe import Recipe
 from maxmincaps.training.schema import (
     Divergence,
@@ -35,7 +33,6 @@ from maxmincaps.training.schema import (
 )
 from maxmincaps.wording import percent, pluralize
 
-Line = TypeVar("Line", bound=RunFile)
 DIVERGED = "diverged.json"
 SHIPPED_RUN = Path(__file__).parents[1] / "trained" / "mnist"
 """The run of the network in the package: Max-Min, trained on MNIST, its weights in half precision."""
@@ -78,14 +75,11 @@ class Run:
     @property
     def history(self) -> list[EpochMetrics]:
         """The metrics of each finished epoch (history.jsonl)."""
-        return self._lines("history.jsonl", EpochMetrics)
+        path = self.folder / "history.jsonl"
+        return [EpochMetrics.parse(line, path) for line in self.read(path.name).splitlines()] if path.exists() else []
 
     def summary(self) -> "RunSummary":
-        """Read all small files of the run at once.
-
-        Raises:
-            InputError: If a file is damaged or missing that this run should have.
-        """
+        """Read all small files of the run at once. A damaged file raises `InputError`."""
         return RunSummary(
             folder=self.folder,
             recipe=self.recipe,
@@ -146,29 +140,30 @@ class Run:
 
     def missing(self, name: str) -> InputError:
         """Return an error that explains why a file of the run is missing."""
+        path = self.folder / name
         if not self.exists:
-            why = "it is a file" if self.folder.exists() else "there is no such folder"
-            why = "it has no recipe.json" if self.folder.is_dir() else why
-            inside = [str(run.folder) for run in runs_under(self.folder)] if self.folder.is_dir() else []
+            why = "it is a file" if self.folder.is_file() else "there is no such folder"
+            inside = [str(run.folder) for run in runs_under(self.folder)]
             if inside:
-                others = f" and {len(inside) - 5} more" if len(inside) > 5 else ""
-                why = f"it contains {', '.join(inside[:5])}{others}; choose one"
+                more = f" and {len(inside) - 5} more" if len(inside) > 5 else ""
+                why = f"it contains {', '.join(inside[:5])}{more}; choose one"
+            elif self.folder.is_dir():
+                why = "it has no recipe.json"
             return InputError(f"{self.folder} is not a run folder: {why}")
-        if self.complete:
-            why = "there is no such file"
-            others = [one for one in ("best", "last") if (self.folder / f"{one}.safetensors").exists()]
-            if name in ("best.safetensors", "last.safetensors") and others:
-                why += f"; the run has {others[0]}.safetensors (--weights {others[0]})"
-            elif name in ("best.safetensors", "last.safetensors"):
-                again = f"`maxmincaps train --recipe {self.folder / 'recipe.json'}` trains them again"
-                why += f"; runs are shared without weights, and {again}"
-            return InputError(f"{self.folder / name}: {why}")
         if self.diverged:
             where = Divergence.parse(self.read(DIVERGED), self.folder / DIVERGED).message
             return InputError(f"{self.folder}: the run diverged ({where}) and has no {name}")
-        done = f"{len(self.history)} of {pluralize(self.recipe.epochs, 'epoch')}"
-        again = f"`maxmincaps train --out {self.folder} --resume` continues it"
-        return InputError(f"{self.folder}: the run is unfinished ({done}) and has no {name} yet; {again}")
+        if not self.complete:
+            done = f"{len(self.history)} of {pluralize(self.recipe.epochs, 'epoch')}"
+            again = f"`maxmincaps train --out {self.folder} --resume` continues it"
+            return InputError(f"{self.folder}: the run is unfinished ({done}) and has no {name} yet; {again}")
+        if name not in ("best.safetensors", "last.safetensors"):
+            return InputError(f"{path}: there is no such file")
+        for other in ("best", "last"):
+            if (self.folder / f"{other}.safetensors").exists():
+                return InputError(f"{path}: no such file; the run has {other}.safetensors (--weights {other})")
+        again = f"`maxmincaps train --recipe {self.folder / 'recipe.json'}` trains them again"
+        return InputError(f"{path}: there is no such file; runs are shared without weights, and {again}")
 
     def write(self, name: str, content: bytes | str | RunFile | Sequence[RunFile]) -> None:
         """Write a file atomically and durably. A sequence of models becomes JSON lines."""
@@ -185,33 +180,19 @@ class Run:
         Raises:
             InUseError: If another process is training here.
         """
-        lock = FileLock(self.folder / ".lock")
-        with reporting_write_errors(self.folder):
-            make_directory(self.folder)
-            try:
-                lock.acquire(timeout=0)
-            except Timeout:
-                raise InUseError(f"{self.folder}: another process is training here") from None
-        try:
+        with ExitStack() as held:
             with reporting_write_errors(self.folder):
+                make_directory(self.folder)
+                refused = InUseError(f"{self.folder}: another process is training here")
+                held.enter_context(file_lock(self.folder / ".lock", 0, refused))
                 for lost in self.folder.glob(".*.new*"):  # temporary files of a process that was killed
                     lost.unlink()
             yield
-        finally:
-            with reporting_write_errors(self.folder):
-                lock.release()
-
-    def _lines(self, name: str, model: type[Line]) -> list[Line]:
-        path = self.folder / name
-        return [model.parse(line, path) for line in self.read(name).splitlines()] if path.exists() else []
 
 
 @dataclass(frozen=True, eq=False)
 class RunSummary:
-    """What the small files of a run say, read once; and the place in a study that the run stands for.
-
-    One recipe may stand on several lines of a study: `with_place` returns a copy for each.
-    """
+    """What the small files of a run say, read once; and the place in a study that the run stands for."""
 
     folder: Path
     recipe: Recipe
@@ -275,7 +256,7 @@ class RunSummary:
         return (self.folder / name).exists() or (self.folder / f"{name}.xz").exists()
 
     def with_place(self, study: str, scale: str, line: str, value: float | None) -> "RunSummary":
-        """Return a copy that stands on a line of a study."""
+        """Return a copy that stands on a line of a study. One recipe may stand on several lines."""
         return replace(self, study=study, scale=scale, line=line, value=value)
 
 

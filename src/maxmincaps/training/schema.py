@@ -20,11 +20,7 @@ class RunFile(BaseModel):
 
     @classmethod
     def parse(cls, text: str, path: Path) -> Self:
-        """Validate the JSON text of a file.
-
-        Raises:
-            InputError: If the text is not JSON or a field is missing or wrong. The message names the file.
-        """
+        """Validate the JSON text of a file. The message of an `InputError` names the file."""
         try:
             return cls.model_validate_json(text)
         except (ValidationError, RecursionError) as error:

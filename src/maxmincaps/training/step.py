@@ -2,7 +2,10 @@
 
 import math
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import astuple, dataclass
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -10,8 +13,11 @@ from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from maxmincaps.capsules.losses import Losses, capsule_losses, hits
+from maxmincaps.capsules.network import CapsNet
 from maxmincaps.capsules.shapes import Images, Labels, Reconstructions
-from maxmincaps.training.processes import ONE_PROCESS, Processes, sum_over
+from maxmincaps.recipe import Recipe
+from maxmincaps.training.prepare import learning_rate_at, losses_for, optimizer_for
+from maxmincaps.training.processes import ONE_PROCESS, Processes
 
 ComputeLosses = Callable[..., Losses]
 """From (output, images, labels) to the losses."""
@@ -38,15 +44,12 @@ class Tally:
 
 @dataclass(frozen=True)
 class StepResult:
-    """What a training step computed.
-
-    Attributes:
-        tally: Sums of losses and correct answers over the images of the batch.
-        gradient_norm: The norm of all gradients together, before clipping.
-    """
+    """What a training step computed."""
 
     tally: Tally
+    """Sums of losses and correct answers over the images of the batch."""
     gradient_norm: float
+    """The norm of all gradients together, before clipping."""
 
     @property
     def finite(self) -> bool:
@@ -76,20 +79,17 @@ def train_step(
         labels: Their classes, (batch,), or several for each image, (batch, label).
         compute_losses: Called with (output, images, labels).
         targets: What the reconstructions are compared with, in place of the images.
-        processes: The processes that share the batch.
+        processes: The processes that share the batch. The result is summed over them.
         batch_size: The images of the batch over all processes. Default: those given here.
         clip_norm: Gradients are scaled down to this norm if they exceed it. Default: no clipping.
         on_gradients: Called with the mean loss when finite gradients are there, before the update.
-
-    Returns:
-        The step's sums over all processes and its gradient norm.
     """
     network.train()
     output = network(images, labels)
     losses = compute_losses(output, images if targets is None else targets, labels)
     here = len(labels)
     # The mean over the processes is then the mean over the whole batch, even where they share it unevenly.
-    processes.backward(losses.total * (here * processes.world_size / (batch_size or here)))
+    (losses.total * (here * processes.count / (batch_size or here))).backward()
     gradients = [parameter.grad for parameter in network.parameters() if parameter.grad is not None]
     norm = get_total_norm(gradients)
     result = _result(losses, hits(output.lengths, labels).sum(), norm, here, processes)
@@ -107,20 +107,41 @@ def _result(losses: Losses, correct: Tensor, norm: Tensor, images: int, processe
     """Move all results to the CPU in one transfer, so that a device is waited for once, and add up the processes'."""
     found = torch.stack([losses.total, losses.margin, losses.reconstruction, correct, norm])
     *means, right, length = found.tolist()
-    return StepResult(Tally(*sum_over(processes, *(images * mean for mean in means), right, images)), length)
+    return StepResult(Tally(*processes.sum(*(images * mean for mean in means), right, images)), length)
 
 
 def update_ema(averaged: nn.Module, network: nn.Module, decay: float, step: int) -> None:
-    """Move an exponential moving average (EMA) of the weights towards the network's weights.
+    """Move an exponential moving average (EMA) of the weights towards the network's weights after a step.
 
-    Args:
-        averaged: Holds the average; changed in place.
-        network: The network as the optimizer left it.
-        decay: The fraction of the average that is kept. In the first steps it is at most (1 + step) / (10 + step), so
-            that the initial weights are soon forgotten.
-        step: The number of steps before this one.
+    In the first steps the fraction that is kept is smaller than `decay`, so that initial weights are soon forgotten.
     """
     update = get_ema_multi_avg_fn(min(decay, (1 + step) / (10 + step)))
     update(list(averaged.parameters()), list(network.parameters()), step)
     for mine, theirs in zip(averaged.buffers(), network.buffers(), strict=True):
         mine.copy_(theirs)  # running statistics, such as those of batch norm, are averages already
+
+
+class Learner:
+    """A network with its optimizer, its losses and the EMA of its weights, as a recipe describes them."""
+
+    def __init__(self, recipe: Recipe, processes: Processes, network: CapsNet, class_weights: Tensor | None) -> None:
+        self.recipe, self.processes = recipe, processes
+        self.plain_network, self.network = network, processes.wrap(network)
+        self.optimizer = optimizer_for(recipe, network)
+        self.compute_losses = partial(losses_for, recipe, class_weights=class_weights)
+        self.averaged = deepcopy(network) if recipe.ema_decay else None
+
+    @property
+    def evaluation_network(self) -> CapsNet:
+        """The network that is evaluated and whose weights are saved: the averaged one, if the recipe asks for it."""
+        return self.averaged or self.plain_network
+
+    def learn(self, images: Images, labels: Labels, step: int, steps: int, **options: Any) -> StepResult:
+        """Make one of `steps` steps at its learning rate, and update the EMA. `options` are those of `train_step`."""
+        for group in self.optimizer.param_groups:
+            group["lr"] = learning_rate_at(self.recipe, step, steps) * group["rate"]
+        options["clip_norm"] = self.recipe.clip_norm
+        result = train_step(self.network, self.optimizer, images, labels, self.compute_losses, **options)
+        if result.finite and self.averaged:
+            update_ema(self.averaged, self.plain_network, self.recipe.ema_decay, step)
+        return result
