@@ -1,4 +1,4 @@
-"""Durable writes, staging directories, and reads of files that a stranger may have made.
+"""Durable writes, staging directories, and reads of files of unknown origin.
 
 A write is complete or has not happened, whenever the machine stops. A read takes regular files of a bounded size only:
 a named pipe would block for ever, and a link to a device never ends.

@@ -184,7 +184,7 @@ def test_runs_without_a_partner_are_not_called_no_runs(tmp_path):
     assert by_name([])["better-on-mnist"].finding.ours == "no runs"
 
 
-def test_only_a_difference_is_told_with_a_sign(tmp_path):
+def test_only_a_difference_is_printed_with_a_sign(tmp_path):
     rows = make_study(tmp_path, "normalizations", "small", lambda e: 99 - 0.3 * (e.line.label == "WTA"))
     assert by_name(rows.values())["winner-take-all-is-cheap"].finding.ours.startswith("0.3 percentage points lost (")
     rows = make_study(tmp_path, "datasets", "small", as_the_paper)

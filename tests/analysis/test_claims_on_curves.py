@@ -102,7 +102,7 @@ def test_three_very_unequal_seeds_do_not_decide_how_much_a_bound_matters(tmp_pat
 
 
 @pytest.mark.parametrize("there", [(0.3, 1.0), (0.01, 1.0)])
-def test_a_part_of_the_range_of_bounds_says_nothing_about_the_whole(tmp_path, there):
+def test_a_part_of_the_range_of_bounds_gives_no_verdict_on_the_whole_range(tmp_path, there):
     rows = make_study(tmp_path, "bounds", "full", lambda entry: 99 + 0.001 * entry.recipe.seed)
     part = [row for (_, value, _, _), row in rows.items() if value in there]
     assert by_name(part)["upper-bound-does-not-matter"].verdict is Verdict.NOT_TESTED
@@ -115,7 +115,7 @@ def test_a_curve_over_iterations_counts_when_all_its_points_are_there(tmp_path):
     assert by_name(half)["iterations-help-max-min"].finding.n == 1
 
 
-def test_a_curve_over_iterations_whose_end_nobody_ran_counts_for_nothing(tmp_path):
+def test_a_curve_without_its_largest_number_of_iterations_gives_no_verdict(tmp_path):
     """The first two numbers of iterations rise, and all six would fall."""
     rows = make_study(tmp_path, "iterations", "full", lambda e: 90 + (0.1 if e.line.value < 3 else -1) * e.line.value)
     assert by_name(rows.values())["iterations-help-max-min"].verdict is Verdict.REFUTED

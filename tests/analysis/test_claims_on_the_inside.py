@@ -98,7 +98,7 @@ def test_what_is_inside_the_networks_is_judged_by_their_traces_and_lengths(tmp_p
     assert {name: found[name].verdict for name in INSIDE} == dict.fromkeys(INSIDE, Verdict.SUPPORTED)
 
 
-def test_a_network_that_always_says_everything_has_no_tuning_curve_and_costs_nothing_else(tmp_path):
+def test_a_network_whose_lengths_never_vary_is_left_out_of_the_tuning_claim(tmp_path):
     rows = make_study(tmp_path, "datasets", "full", as_the_paper)
     labels = torch.arange(100) % 10
     for (_, _, dataset, seed), row in rows.items():

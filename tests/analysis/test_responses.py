@@ -51,7 +51,7 @@ def test_a_tuning_curve_is_the_mean_over_the_images_of_a_class(run):
     assert [row.mean_length for row in tuning_rows(found)] == tuning(found).flatten().tolist()
 
 
-def test_a_misclassified_image_is_told_with_both_lengths(run):
+def test_a_misclassified_image_is_listed_with_both_lengths(run):
     [mistake] = misclassified(responses(run))
     assert (mistake.image, mistake.prediction, mistake.label) == (2, 1, 2)
     assert mistake.length_of_prediction == pytest.approx(0.8, abs=1e-3)

@@ -36,7 +36,7 @@ def test_every_logit_and_coupling_is_counted_once(tmp_path_factory, scale, shift
         assert len(panel.counts) == bins == len(panel.edges) - 1
 
 
-def test_children_whose_vote_is_zero_are_told_from_the_others(tmp_path):
+def test_children_with_zero_prediction_vectors_are_counted_apart(tmp_path):
     logits, couplings = torch.zeros(2, 5, 10), torch.full((2, 5, 10), 0.1)
     logits[1, :3], couplings[1, :3, 0] = 1.0, 0.9
     write_trace(tmp_path, logits, couplings, label=0)

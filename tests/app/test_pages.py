@@ -169,7 +169,7 @@ def test_a_bad_upload_is_a_sentence_and_a_good_one_a_prediction(explorer, page, 
     assert troubles(page) == []
 
 
-def test_the_explorer_asks_nobody_else_and_fits_a_phone(explorer, browser, page):
+def test_the_explorer_contacts_no_other_host_and_fits_a_phone(explorer, browser, page):
     opened(page, explorer)
     assert [url for url in page.asked if not LOCAL.match(url)] == []
     for image in page.locator("#answer-left img, #capsule img").all():

@@ -77,7 +77,7 @@ def test_an_id_of_this_poll_is_known_after_a_restart_and_in_no_other_poll(store,
 
 
 @given(signed=st.text(max_size=70))
-def test_a_forged_id_is_nobody(tmp_path_factory, signed):
+def test_a_forged_id_identifies_no_participant(tmp_path_factory, signed):
     store = Store.create(tmp_path_factory.mktemp("forged") / "poll.sqlite", asked(1))
     assert store.person(signed) is None
     store.close()
@@ -150,13 +150,13 @@ def test_an_answer_is_in_the_file_when_it_is_acknowledged(poll, tmp_path):
 
 def test_a_forged_id_index_or_label_is_refused_and_nothing_is_kept(poll, tmp_path):
     store, listener = poll
-    visitor, nobody = Visitor(listener.port), Visitor(listener.port)
+    visitor, without_cookie = Visitor(listener.port), Visitor(listener.port)
     visitor.state()
-    assert nobody.answer(0, 1)[0] == 403
+    assert without_cookie.answer(0, 1)[0] == 403
     name, _, signature = visitor.cookie.partition("=")[2].partition(".")
     for forged in (f"{name}.{signature[::-1]}", f"{'0' * 32}.{signature}", name, ".", "é", "' OR 1=1 --"):
-        stranger = Visitor(listener.port, f"{store.cookie}={forged}".encode().decode("latin-1"))
-        assert stranger.answer(0, 1)[0] == 403
+        outsider = Visitor(listener.port, f"{store.cookie}={forged}".encode().decode("latin-1"))
+        assert outsider.answer(0, 1)[0] == 403
     bad = [5, -1, 10**30, 1.0, True, None, "0", [0], {"a": 1}]
     for image, label in [*((image, 1) for image in bad), *((0, label) for label in [10, -2, *bad[2:]])]:
         status, reply = visitor.answer(image, label)

@@ -221,6 +221,6 @@ def test_a_card_names_a_class_only_where_one_is_longer_than_absent_ones_are_held
         ("softmax", 1, "softmax · after 2 iterations; trained with max-min and 3 iterations<"),
     ],
 )
-def test_a_card_says_in_what_its_network_was_trained_otherwise(image, normalization, step, words):
+def test_a_card_names_the_settings_that_its_network_was_not_trained_with(image, normalization, step, words):
     found = look(model(normalization="max-min", iterations=3), image, normalization)
     assert words in panels.answer(found, BLUE, step)

@@ -53,14 +53,14 @@ def test_elsewhere_a_page_asks_for_the_token_that_its_address_has():
     with serving(counting, host="0.0.0.0") as listener:
         assert listener.address.endswith(f"/?token={listener.token}")
         assert len(listener.token) >= 24
-        stranger, guest = Visitor(listener.port), Visitor(listener.port)
-        assert stranger.ask("GET", "/")[0] == 401
-        assert stranger.ask("GET", "/?token=")[0] == 401
-        assert stranger.ask("GET", f"/?token={listener.token[:-1]}")[0] == 401
+        outsider, guest = Visitor(listener.port), Visitor(listener.port)
+        assert outsider.ask("GET", "/")[0] == 401
+        assert outsider.ask("GET", "/?token=")[0] == 401
+        assert outsider.ask("GET", f"/?token={listener.token[:-1]}")[0] == 401
         assert guest.ask("GET", f"/?token={listener.token}")[0] == 303
         assert guest.ask("GET", "/") == (200, b"0 bytes")
         assert Visitor(listener.port, f"{guest.cookie[:-1]}!").ask("GET", "/")[0] == 401
-        assert stranger.ask("POST", "/", b"x")[0] == 401
+        assert outsider.ask("POST", "/", b"x")[0] == 401
 
 
 def test_an_address_that_was_sent_stays_good_after_the_poll_is_opened_again(tmp_path):
@@ -76,7 +76,7 @@ def test_an_address_that_was_sent_stays_good_after_the_poll_is_opened_again(tmp_
     other.close()
 
 
-def test_who_comes_by_a_link_on_another_sites_page_is_let_in():
+def test_a_visitor_from_a_link_on_another_site_is_admitted():
     """A strict cookie would be kept from the page that the link's redirect leads to."""
     with serving(counting, host="0.0.0.0") as listener, socket.create_connection(("127.0.0.1", listener.port)) as line:
         line.sendall(f"GET /?token={listener.token} HTTP/1.1\r\nHost: localhost:{listener.port}\r\n\r\n".encode())
@@ -106,7 +106,7 @@ def test_more_than_the_limit_is_refused_also_when_its_length_is_not_stated(liste
     assert Visitor(listener.port).ask("GET", "/")[0] == 200
 
 
-def test_the_browser_may_ask_nobody_else(listener):
+def test_the_browser_may_contact_no_other_host(listener):
     with closing(http.client.HTTPConnection("127.0.0.1", listener.port, timeout=30)) as connection:
         connection.request("GET", "/")
         answer = connection.getresponse()

@@ -165,7 +165,7 @@ def test_what_leaves_unfolding_enters_the_spectral_method_without_a_copy():
 
 
 @pytest.mark.parametrize("needed", [(True, False), (False, True)], ids=["images only", "weight only"])
-def test_a_gradient_that_nobody_needs_is_not_computed(needed: tuple[bool, bool], monkeypatch):
+def test_a_gradient_that_is_not_needed_is_not_computed(needed: tuple[bool, bool], monkeypatch):
     images, weight = random_images(), random_layer("spectral").weight.detach()
     leaves = [leaf.requires_grad_(need) for leaf, need in zip((images, weight), needed, strict=True)]
     outputs, products, multiply = strided_convolution(*leaves, None, 2, 1, "spectral"), [], torch.bmm
@@ -203,7 +203,7 @@ def test_weights_go_to_an_ordinary_convolution_and_back(method: str):
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_a_copy_learns_by_itself(method: str):
+def test_a_copy_trains_without_changing_the_original(method: str):
     layer = random_layer(method)
     before, plain_copy = layer.weight.detach().clone(), copy.deepcopy(layer)
     plain_copy(random_images()).square().sum().backward()

@@ -136,10 +136,10 @@ def test_adjusted_log_starts_at_zero_and_keeps_the_order(values):
 
 
 @given(values=logits())
-def test_leaky_softmax_keeps_the_share_of_a_zero_logit_for_nobody(values):
+def test_leaky_softmax_leaves_the_share_of_a_zero_logit_unassigned(values):
     kept = 1 - NORMALIZATIONS["leaky-softmax"](values).sum(-1)
-    with_nobody = torch.cat([values, torch.zeros_like(values[:, :1])], dim=1)
-    torch.testing.assert_close(kept, with_nobody.softmax(-1)[:, -1], rtol=1e-6, atol=1e-12)
+    with_zero_logit = torch.cat([values, torch.zeros_like(values[:, :1])], dim=1)
+    torch.testing.assert_close(kept, with_zero_logit.softmax(-1)[:, -1], rtol=1e-6, atol=1e-12)
 
 
 def test_sum_shares_equally_below_its_threshold_and_by_logits_above_it():

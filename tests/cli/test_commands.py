@@ -74,7 +74,7 @@ def test_where_a_pipe_has_no_letters_for_bars_the_answer_comes_without_them(seve
         ("export", "ONNX and torch programs take any number of images"),
     ],
 )
-def test_a_verb_that_is_asked_itself_tells_more_than_its_line_in_the_list(command, verb, expected):
+def test_the_help_of_a_command_has_more_than_its_line_in_the_list(command, verb, expected):
     _, shown = command(verb, "--help")
     assert expected in shown
     assert "--empty-" not in shown
@@ -105,7 +105,7 @@ def test_train_evaluate_runs_and_verify_tell_one_story(command, tmp_path):
     assert re.search(r"normalization\W+softmax", shown), "too wide for a table: a line for each value"
 
 
-def test_one_epoch_of_one_step_is_told_in_the_singular_and_every_share_in_one_form(command, tiny, tmp_path):
+def test_one_epoch_of_one_step_is_printed_in_the_singular_and_every_percentage_in_one_form(command, tiny, tmp_path):
     (tmp_path / "r.json").write_text(tiny(epochs=1, train_images=50).to_json())
     folder = tmp_path / "run"
     shown = [command("train", "--recipe", tmp_path / "r.json", "--out", folder)[1]]
@@ -239,7 +239,7 @@ def test_there_must_be_a_run_to_resume(command, tmp_path):
 @pytest.mark.parametrize(
     ("verb", "advice"), [("train", "my run' --resume"), ("quickstart", "the same command continues")]
 )
-def test_ctrl_c_ends_with_one_line_that_tells_how_to_go_on(command, tmp_path, monkeypatch, verb, advice):
+def test_ctrl_c_ends_with_one_line_on_how_to_continue(command, tmp_path, monkeypatch, verb, advice):
     def stopped(recipe, folder, **_):
         Run(folder).folder.mkdir(parents=True)
         Run(folder).write("recipe.json", recipe.to_json())
@@ -291,7 +291,7 @@ def begun(run, seven):
 
 @pytest.mark.usefixtures("begun")
 @on_what_a_run_lacks
-def test_of_an_unfinished_run_every_verb_says_so_and_how_to_go_on(command, words, lacks):
+def test_every_command_reports_an_unfinished_run_and_how_to_continue_it(command, words, lacks):
     code, shown = command(*words, "begun")
     assert code == 2
     again = "`maxmincaps train --out begun --resume` continues it"
@@ -299,7 +299,7 @@ def test_of_an_unfinished_run_every_verb_says_so_and_how_to_go_on(command, words
 
 
 @on_what_a_run_lacks
-def test_of_a_diverged_run_every_verb_says_so_and_where(command, begun, words, lacks):
+def test_every_command_reports_where_a_diverged_run_diverged(command, begun, words, lacks):
     begun.write("diverged.json", Divergence(message="the loss is not finite at epoch 1, step 3 (loss nan)"))
     code, shown = command(*words, "begun")
     assert code == 2

@@ -62,7 +62,7 @@ def test_an_onnx_file_is_one_file_that_knows_its_classes_and_its_recipe(run, onn
     assert json.loads(notes["recipe"]) == json.loads(Run(run).recipe.to_json())
 
 
-def test_no_export_for_others_tells_where_its_user_keeps_images(tiny, tmp_path):
+def test_no_export_contains_the_path_of_the_users_images(tiny, tmp_path):
     private = tmp_path / "a private place"
     private.mkdir()
     pixels, labels = np.zeros((20, 28, 28), np.uint8), np.arange(20) % 2
@@ -149,7 +149,7 @@ def test_a_run_whose_images_are_not_here_is_checked_on_random_ones(run, tmp_path
     assert "random images" in export_run(copy.folder, "torch", tmp_path / "net.pt2").checked_on
 
 
-def test_a_wrong_name_and_a_missing_part_are_told(run, tmp_path, monkeypatch):
+def test_a_wrong_name_and_a_missing_optional_part_are_reported(run, tmp_path, monkeypatch):
     with pytest.raises(InputError, match=r"ends in \.onnx"):
         export_run(run, "onnx", tmp_path / "net.pt")
     with pytest.raises(InputError, match="no format of export is called 'coreml'"):
@@ -160,7 +160,7 @@ def test_a_wrong_name_and_a_missing_part_are_told(run, tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_file_in_the_way_of_the_folder_is_told(run, tmp_path):
+def test_an_export_to_a_path_below_a_file_is_refused(run, tmp_path):
     (tmp_path / "taken").write_text("mine")
     with pytest.raises(InputError, match=r"net\.pt2: cannot be written"):
         export_run(run, "torch", tmp_path / "taken" / "net.pt2")

@@ -93,7 +93,7 @@ def test_a_wrong_layout_gives_other_answers():
     assert not agree(theirs, network_from_weights(theirs.state_dict(), **SIZES, primary="types"))
 
 
-def test_an_ambiguous_w_must_be_named_and_a_wrong_name_is_told():
+def test_an_ambiguous_w_must_be_named_and_a_wrong_name_is_reported():
     theirs = Textbook("types")
     state = {**theirs.state_dict(), "W": torch.rand(CHILDREN, CLASSES, CLASSES, PART)}
     with pytest.raises(InputError, match="name its axes"):

@@ -90,7 +90,7 @@ def test_files_that_cannot_grow_any_more(trials, train, undisturbed, tmp_path, s
     trials.conclude(tally, "limits of size")
 
 
-def test_a_disk_that_is_full_until_somebody_makes_room(trials, undisturbed, tmp_path, scale, tally):
+def test_a_run_on_a_full_disk_continues_once_there_is_space(trials, undisturbed, tmp_path, scale, tally):
     if not can_mount(tmp_path):
         pytest.skip("a small disk cannot be mounted here")
     disk = tmp_path / "disk"

@@ -53,7 +53,7 @@ def served(request, tmp_path, run):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no limit of open files to set")
-def test_more_silent_connections_than_open_files_keep_nobody_out_and_fill_no_log(served):
+def test_more_idle_connections_than_open_files_block_no_visitor_and_fill_no_log(served):
     page, messages = served
     with ExitStack() as silent:
         for _ in range(SILENT):

@@ -118,7 +118,7 @@ def test_uploads_have_limits_and_a_refusal_is_a_sentence(explorer, tally):
     tally("uploads", tried=len(refused) + 2, refused=len(refused) + 1)
 
 
-def test_the_explorer_itself_asks_nobody_anything(explorer, tally):
+def test_the_explorer_connects_to_no_other_machine(explorer, tally):
     before = len(connected)
     guest = Guest(explorer.port, "watched").open()
     assert guest.do("sample")[0] == 200
@@ -158,11 +158,11 @@ def test_hostile_requests_to_the_poll_leak_nothing_keep_nothing_and_it_lives(pol
 
 def test_elsewhere_no_part_of_a_page_is_given_without_the_token(run, tally):
     with explorer_of(explorer_pages.explorer_page([run]), host="0.0.0.0") as listener:
-        stranger = Visitor(listener.port)
+        outsider = Visitor(listener.port)
         paths = ["/", "/config", "/theme.css", "/gradio_api/info", "/gradio_api/startup-events", "/assets/x.js", *PATHS]
         paths = [path for path in paths if "token" not in path]
-        assert {stranger.ask("GET", path)[0] for path in paths} == {401}
-        assert stranger.ask("POST", "/gradio_api/run/predict", b"{}")[0] == 401
+        assert {outsider.ask("GET", path)[0] for path in paths} == {401}
+        assert outsider.ask("POST", "/gradio_api/run/predict", b"{}")[0] == 401
         guest = Guest(listener.port, "known")
         assert guest.ask("GET", f"/?token={listener.token}")[0] == 303
         guest.open()
@@ -170,7 +170,7 @@ def test_elsewhere_no_part_of_a_page_is_given_without_the_token(run, tally):
     tally("requests without the token", tried=len(paths) + 1, let_in=0)
 
 
-def test_connections_that_say_nothing_keep_nobody_out(poll, scale, tally):
+def test_idle_connections_do_not_block_other_visitors(poll, scale, tally):
     idle = scale(100, 500)
     with ExitStack() as silent:
         for number in range(idle):

@@ -16,7 +16,7 @@ from maxmincaps.cli import main
 from maxmincaps.data import archives
 from maxmincaps.data.image_files import read_picture
 from tests.data.test_fuzz import FORMATS, picture
-from tests.faults.strangers import damaged, encoded, harmful_json, inputs
+from tests.faults.hostile_files import damaged, encoded, harmful_json, inputs
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of decoders, about what they can read all the same
 
@@ -149,7 +149,7 @@ def test_images_are_read_or_refused(readings, tmp_path, scale, tally):
     readings.conclude(tally, "images")
 
 
-def test_a_user_without_a_home_is_told_to_name_a_folder(tmp_path, monkeypatch, capsys):
+def test_a_user_without_a_home_folder_is_asked_for_a_cache_folder(tmp_path, monkeypatch, capsys):
     pwd = pytest.importorskip("pwd")
 
     def no_entry(_):

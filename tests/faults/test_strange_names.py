@@ -13,7 +13,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # of decoders, about what the
 NAMES = ["<script>alert(1)</script>", "[/bold][red]", "\x1b[2J\x1b]0;title\x07", r"$\frac{1$", "../../../up"]
 
 
-def test_names_of_strangers_are_words_and_nothing_else(tmp_path, monkeypatch, capsys, scale, tally):
+def test_names_in_files_of_unknown_origin_are_treated_as_plain_text(tmp_path, monkeypatch, capsys, scale, tally):
     monkeypatch.chdir(tmp_path)
     dataset = write_own(tmp_path / r"[bold]<img src=x>$\frac$.npz", images=50, names=NAMES)
     Path("x[y].png").write_bytes(picture("PNG"))

@@ -11,8 +11,8 @@ from maxmincaps.analysis import poll as polls
 from maxmincaps.app.store import ClosedError, Questionnaire, Store
 from tests.app.conftest import question
 from tests.data.test_fuzz import picture
+from tests.faults.hostile_files import NUMBERS, WORDS, harmful_json, inputs
 from tests.faults.readings import run_command
-from tests.faults.strangers import NUMBERS, WORDS, harmful_json, inputs
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of decoders, about what they can read all the same
 ENDLESS = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n)"

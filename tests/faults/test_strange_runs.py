@@ -19,9 +19,9 @@ from maxmincaps.training.observer import Observer
 from maxmincaps.training.predict import Predictor
 from maxmincaps.training.responses import responses, verify_run
 from tests.data.test_fuzz import picture
+from tests.faults.hostile_files import encoded, harmful_json, harmful_tensors, inputs
 from tests.faults.own import own_recipe, write_own
 from tests.faults.readings import run_command
-from tests.faults.strangers import encoded, harmful_json, harmful_tensors, inputs
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of decoders, about what they can read all the same
 

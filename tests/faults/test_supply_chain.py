@@ -84,13 +84,13 @@ def observed(tmp_path_factory):
     return json.loads(done.stdout.strip().splitlines()[-1])
 
 
-def test_importing_any_part_of_the_package_asks_nobody_anything(observed, tally):
+def test_importing_any_part_of_the_package_opens_no_network_connection(observed, tally):
     assert observed["modules"] > 80
     assert observed["at_import"] == []
     tally("modules", imported=observed["modules"], connections=0, names_asked_for=0)
 
 
-def test_a_run_is_trained_looked_at_and_exported_without_asking_anybody(observed, tally):
+def test_training_analysis_and_export_open_no_network_connection(observed, tally):
     assert observed["later"] == []
     assert not observed["analytics"]
     assert observed["hub_is_silent"]

@@ -66,7 +66,7 @@ def test_every_figure_and_table_is_there_without_any_weights(page, runs):
     }
 
 
-def test_the_page_asks_nothing_of_anybody(page):
+def test_the_report_page_loads_nothing_from_other_hosts(page):
     text = page.read_text()
     assert "://" not in text
     assert "@import" not in text
@@ -152,11 +152,11 @@ def test_two_runs_of_ones_own_with_a_seed_in_the_billions_show_what_they_can(own
 
 def test_images_that_cannot_be_had_cost_their_own_figure_alone(runs, tmp_path, monkeypatch):
     def missing(*_):
-        raise InputError("mnist-5k: nobody has it")
+        raise InputError("mnist-5k: not available")
 
     monkeypatch.setattr("maxmincaps.report.record_chapter.images_seen", missing)
     text = build(runs, tmp_path / "report").read_text()
-    assert "They cannot be drawn: mnist-5k: nobody has it." in text
+    assert "They cannot be drawn: mnist-5k: not available." in text
     assert {"class-scores.md", "confusion.png"} <= {path.name for path in (tmp_path / "report").rglob("*")}
 
 
@@ -238,15 +238,15 @@ def test_a_folder_whose_name_is_not_unicode_does_not_prevent_the_report(own_runs
     assert len(re.findall("<th scope=.row.>shapes", text)) == 4, "both runs, in Table 1 and in the table of all runs"
 
 
-def test_a_strangers_run_with_a_lone_surrogate_is_noted_and_the_others_are_reported(own_runs, tmp_path):
+def test_a_run_with_a_lone_surrogate_in_its_files_is_noted_and_the_other_runs_are_reported(own_runs, tmp_path):
     shutil.copytree(own_runs, tmp_path / "runs")
     for file, start in (("recipe.json", r'"dataset": "'), ("data.json", r'"classes": \[\s*"')):
-        stranger = tmp_path / "runs" / f"stranger-{file}"
-        shutil.copytree(own_runs / "max-min", stranger)
-        text = (stranger / file).read_text()
+        damaged = tmp_path / "runs" / f"damaged-{file}"
+        shutil.copytree(own_runs / "max-min", damaged)
+        text = (damaged / file).read_text()
         changed = re.sub(start, lambda found: found[0] + r"\ud800", text)
         assert changed != text
-        (stranger / file).write_text(changed)
+        (damaged / file).write_text(changed)
     text = build(tmp_path / "runs", tmp_path / "report").read_text()
     assert 'id="item-all-runs"' in text
     assert 'id="item-confusion"' in text

@@ -149,7 +149,7 @@ def test_an_ablation_without_a_result_keeps_its_line_and_others_are_compared_by_
     assert (*first[:3], first[4]) == ("default", "98.00 ± 1.00", "98.00 ± 1.00", "3")
 
 
-def test_answers_about_networks_that_nobody_can_name_are_not_taken_for_the_papers_budget():
+def test_poll_answers_about_unidentified_networks_do_not_count_as_the_papers_budget():
     asked = Question(7, 1, 3, np.zeros(10), np.zeros((1, 28, 28), np.uint8), np.arange(10))
     poll = Poll("mnist-5k", tuple("0123456789"), 3, True, (asked,), 45, 45)
     table_3 = by_name(mnist_record(report_data([], poll=poll)))["table-3"]

@@ -94,7 +94,7 @@ def test_table_2_has_the_extremes_of_the_errors_and_the_vote_of_three(of_study):
     assert cells(found, Measure="vote of 3, the paper's")["Mean"] == "0.170"
 
 
-def test_table_3_keeps_the_papers_rows_and_asks_nobody_by_itself():
+def test_table_3_keeps_the_papers_rows_and_needs_no_poll():
     found = table_3(None)
     assert cells(found, Image="#9729")["On the prediction"] == "0.82 / 0.80"
     assert len(found.rows) == 6

@@ -70,7 +70,7 @@ def test_a_study_runs_what_is_missing_and_nothing_else(runs, capsys):
     assert "all 4 runs are there" in capsys.readouterr().out
 
 
-def test_the_status_tells_done_unfinished_and_missing(runs, capsys):
+def test_the_status_lists_done_unfinished_and_missing_runs(runs, capsys):
     first, second, *_ = (runs / recipe.run_name for recipe in grid())
     (first / "result.json").unlink()
     shutil.rmtree(second)

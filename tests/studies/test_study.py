@@ -117,7 +117,7 @@ def test_only_can_name_every_line_of_a_study(study, scale):
 
 
 @pytest.mark.parametrize("text", ["dataset", "dataset=", "colour=red", "seed=0,1", "seed=0,1,line=Max-Min"])
-def test_a_wish_that_cannot_be_read_is_refused_in_a_line(text):
+def test_a_selection_that_cannot_be_parsed_is_refused_in_one_line(text):
     with pytest.raises(InputError, match=r"--only|no setting is called"):
         parse_only(text)
 

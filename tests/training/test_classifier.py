@@ -136,7 +136,7 @@ def test_the_random_state_decides_everything(digits):
     assert not np.array_equal(fitted[0], fitted[2])
 
 
-def test_a_clone_has_all_parameters_and_a_wrong_setting_is_told_by_name(digits):
+def test_a_clone_has_all_parameters_and_a_wrong_setting_is_reported_by_name(digits):
     ours = small(iterations=2)
     assert clone(ours).get_params() == ours.get_params()
     assert clone(ours).set_params(iterations=1).iterations == 1

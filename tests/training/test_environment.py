@@ -38,11 +38,11 @@ class Checkout:
         return runpy.run_path(str(self.module))["environment"](torch.device("cpu")).commit
 
 
-def test_the_commit_of_a_repository_that_the_package_is_merely_installed_in_is_not_told(tmp_path):
+def test_the_commit_of_a_repository_that_only_contains_the_environment_is_not_recorded(tmp_path):
     assert Checkout(tmp_path).commit() is None
 
 
-def test_a_change_anywhere_in_the_package_is_told_beside_its_commit(tmp_path):
+def test_uncommitted_changes_of_the_package_are_recorded_beside_its_commit(tmp_path):
     checkout = Checkout(tmp_path)
     (checkout.package / "network.py").write_text("first")
     checkout.git("add", ".")

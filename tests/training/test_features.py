@@ -216,7 +216,7 @@ def test_train_continues_a_finished_run_with_more_epochs(command, tmp_path):
 
 
 @pytest.mark.parametrize("flags", [("--start", "1e308"), ("--device", "hpu"), ("--device", "xla")])
-def test_a_flag_that_torch_refuses_is_told_in_one_line(command, tmp_path, flags):
+def test_a_flag_that_torch_refuses_is_reported_in_one_line(command, tmp_path, flags):
     code, output = command("train", "--out", tmp_path / "run", *flags)
     assert code == 2
     assert "Traceback" not in output

@@ -64,7 +64,7 @@ def test_weights_of_another_recipe_are_refused(whole, tiny, tmp_path):
 
 
 @pytest.mark.parametrize("sizes", [{"class_pose": 10**18}, {"padding": "same", "primary_kernel": 10**20 + 1}])
-def test_a_network_that_cannot_be_built_is_told_before_anything_is_written(tiny, tmp_path, sizes):
+def test_a_network_that_cannot_be_built_is_reported_before_anything_is_written(tiny, tmp_path, sizes):
     with pytest.raises(InputError, match="the recipe's network cannot be built: "):
         fit(tiny(**sizes), tmp_path / "run")
     assert not (tmp_path / "run").exists()

@@ -70,7 +70,7 @@ def test_outside_notebooks_the_progress_is_silent(tiny, tmp_path, capsys):
     assert capsys.readouterr().out == ""
 
 
-def test_a_folder_without_a_run_says_so(tmp_path):
+def test_a_folder_without_a_run_is_reported_as_such(tmp_path):
     assert str(Run(tmp_path)).endswith("no run")
 
 

@@ -55,7 +55,7 @@ def test_w_moves_the_further_the_smaller_the_couplings_are_that_it_acts_through(
     assert rates(tiny())["votes"] == pytest.approx(2.5, rel=0.01)
 
 
-def test_at_the_slow_pace_w_begins_small_and_learns_slowly_and_primarycaps_does_not(tiny):
+def test_with_slow_layer_rates_w_begins_small_and_learns_slowly_and_primarycaps_does_not(tiny):
     fast, slow = (rates(tiny(layer_rates=rates_of)) for rates_of in ("fast", "slow"))
     assert slow["votes"] == pytest.approx(fast["votes"] * 400 / (1152 * 8))
     assert (fast["primary"], slow["primary"]) == (6000 / (256 * 81), 1)
@@ -66,7 +66,7 @@ def test_at_the_slow_pace_w_begins_small_and_learns_slowly_and_primarycaps_does_
     assert sigmas[1] == pytest.approx(0.05 * sigmas[0])
 
 
-def test_what_a_recipe_says_of_a_layer_goes_before_its_pace(tiny):
+def test_a_rate_set_for_a_layer_overrides_the_layer_wise_rule(tiny):
     recipe = tiny(layer_rates="slow", vote_sigma=0.5, vote_rate=3, primary_rate=2)
     assert rates(recipe) == {"others": 1, "primary": 2, "votes": 3}
     assert initial_network(recipe, splits(recipe).train).digits.sigma == 0.5

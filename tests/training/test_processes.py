@@ -57,7 +57,7 @@ class Hungry(Observer):
         raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes")
 
 
-def test_lack_of_memory_in_one_of_two_processes_is_told_as_in_one(tiny, tmp_path):
+def test_lack_of_memory_in_one_of_two_processes_is_reported_as_in_one(tiny, tmp_path):
     with pytest.raises(MemoryError, match="can't allocate memory"):
         fit(tiny(processes=2), tmp_path / "run", observer=Hungry())
     assert not active_children()
@@ -136,12 +136,12 @@ def test_a_second_ctrl_c_ends_processes_that_do_not_come_to_the_end_of_their_ste
     assert load_tensors(run / CHECKPOINT)[1]["state"]["step"] > 0
 
 
-def test_a_divergence_in_two_processes_is_told_as_in_one(tiny, tmp_path):
+def test_a_divergence_in_two_processes_is_reported_as_in_one(tiny, tmp_path):
     with pytest.raises(DivergedError, match="last good weights are in"):
         fit(tiny(processes=2, learning_rate=1e30), tmp_path / "run")
 
 
-def test_a_batch_too_small_for_the_processes_is_told_before_anything_is_written(tiny, tmp_path):
+def test_a_batch_too_small_for_the_processes_is_reported_before_anything_is_written(tiny, tmp_path):
     with pytest.raises(InputError, match="the last batch of an epoch has 1 of 17 images, too few for 2 processes"):
         fit(tiny(processes=2, train_images=17, batch_size=8), tmp_path / "run")
     assert not (tmp_path / "run").exists()

@@ -112,7 +112,7 @@ def test_the_environment_states_what_was_different_when_a_run_was_continued(half
     assert resumed.environment.precisions == "fp32, then bf16"
 
 
-def test_a_run_that_goes_on_as_it_began_says_nothing_more(half, tiny):
+def test_a_run_continued_in_the_same_environment_records_no_change(half, tiny):
     began = half.environment
     assert fit(tiny(), half.folder, resume=True).environment == began
 

@@ -55,7 +55,7 @@ def test_predictions_that_are_not_one_for_each_label_do_not_pass_verification(ti
             list(verify_run(run.folder))
 
 
-def test_a_run_with_one_kind_of_weights_says_which(whole, tmp_path):
+def test_a_run_with_only_best_or_last_weights_names_them(whole, tmp_path):
     copy = shutil.copytree(whole.folder, tmp_path / "copy")
     (copy / "best.safetensors").unlink()
     with pytest.raises(InputError, match=r"no such file; the run has last\.safetensors \(--weights last\)"):

@@ -14,7 +14,7 @@ from maxmincaps.recipe import in_words
 
 
 class RunFile(BaseModel):
-    """Base of all models of a run's files. Files may come from a stranger, so types are strict."""
+    """Base of all models of a run's files. Files may be of unknown origin, so types are strict."""
 
     model_config = ConfigDict(frozen=True, extra="allow", strict=True, allow_inf_nan=False)
 
