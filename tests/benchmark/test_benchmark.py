@@ -10,18 +10,18 @@ from maxmincaps import NORMALIZATIONS, CapsNet, capsule_loss, fold_multipliers
 from maxmincaps.benchmark import compare as comparing
 from maxmincaps.benchmark.compare import RATIOS, Ratio, cases_of, compare
 from maxmincaps.benchmark.textbook import TextbookCapsNet
-from maxmincaps.benchmark.worker import SHAPES, Case, build, build_step
+from maxmincaps.benchmark.worker import NETWORKS, Case, build, build_step
 
 
-@pytest.mark.parametrize("network", SHAPES)
+@pytest.mark.parametrize("network", NETWORKS)
 @pytest.mark.parametrize("outside", [False, True])
 def test_the_textbook_gives_our_answers_with_our_weights(network, outside):
     torch.manual_seed(0)
-    ours = CapsNet(image_shape=SHAPES[network], relu=True, full_backpropagation=not outside).double()
+    ours = CapsNet(**NETWORKS[network], relu=True, full_backpropagation=not outside).double()
     fold_multipliers(ours)  # so that gradients can be compared
-    textbook = TextbookCapsNet(SHAPES[network], routing_outside_autograd=outside).double()
+    textbook = TextbookCapsNet(**NETWORKS[network], routing_outside_autograd=outside).double()
     _take_weights(textbook, ours)
-    images = torch.rand(2, *SHAPES[network], dtype=torch.float64)
+    images = torch.rand(2, *NETWORKS[network]["image_shape"], dtype=torch.float64)
     labels = torch.tensor([1, 7])
     losses = [capsule_loss(each(images, labels), images, labels) for each in (ours, textbook)]
     torch.testing.assert_close(*losses, rtol=1e-7, atol=0)  # the textbook adds 1e-12 to what it divides by
@@ -63,6 +63,25 @@ def test_fifty_steps_of_training_stay_together():
         curves.append(curve)
     assert curves[0] == pytest.approx(curves[1], rel=1e-3)
     assert curves[0][-1] < 0.9 * curves[0][0]
+
+
+def test_a_case_may_have_other_types_classes_and_image_sizes():
+    case = Case("ours", network="quarter-size", types=4, classes=20, side=32)
+    ours, textbook = build(case), build(replace(case, contestant="textbook"))
+    assert ours.digits.weights.shape == textbook.weights.shape == (4 * 8 * 8, 20, 16, 8)
+
+
+def test_copies_run_side_by_side_and_share_the_time(monkeypatch):
+    case = Case("ours", network="quarter-size", batch=1, iterations=1, training=False, copies=2)
+    assert comparing._in_own_process(case, 2)["step_ms"] > 0
+
+
+def test_growth_leaves_out_the_textbook_where_it_does_not_fit_into_memory(monkeypatch):
+    monkeypatch.setattr(comparing, "_in_own_process", lambda case, threads: {"step_ms": 1.0, "peak_mb": 1.0})
+    rows = comparing.grow(threads=1)
+    assert {row["kind"] for row in rows} == set(comparing.GROWTH)
+    assert [row["value"] for row in rows if row["textbook"] is None] == [96]
+    assert all(row["ours"] for row in rows)
 
 
 @pytest.mark.parametrize("case", cases_of(RATIOS), ids=str)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from statistics import median
+from statistics import mean, median
 from typing import Any
 
 from maxmincaps.benchmark.worker import CPU, Case
@@ -17,6 +17,7 @@ from maxmincaps.training.processes import has_bf16
 
 TEXTBOOK, OURS, BF16 = Case("textbook"), Case("ours"), Case("ours, bf16")
 TEN = replace(OURS, iterations=10)
+QUARTER = replace(BF16, network="quarter-size")
 
 
 @dataclass(frozen=True)
@@ -50,8 +51,49 @@ RATIOS = [
     _both("one iteration: textbook / ours", iterations=1),
     _both("batch 32: textbook / ours", batch=32),
     _both("batch 400: textbook / ours", batch=400),
+    Ratio("quarter-size network, bf16: textbook / ours", replace(TEXTBOOK, network="quarter-size"), QUARTER),
+    Ratio("quarter-size network: paper's size / quarter", BF16, QUARTER),
+    _both("quarter-size, inference, batch 500: textbook / ours", network="quarter-size", batch=500, training=False),
+    Ratio("ours, bf16: two threads / two runs of one thread", BF16, replace(BF16, copies=2)),
+    Ratio("the same, quarter-size network", QUARTER, replace(QUARTER, copies=2)),
 ]
 """What `maxmincaps bench` prints."""
+
+
+SMALL = replace(OURS, batch=16)
+GROWTH: dict[str, list[Case]] = {
+    "images of a batch": [replace(OURS, batch=batch) for batch in (1, 8, 32, 128, 512)],
+    "routing iterations": [replace(OURS, batch=32, iterations=count) for count in (1, 3, 5, 10, 20)],
+    "capsule types": [replace(SMALL, types=types) for types in (4, 8, 16, 32, 64)],
+    "classes": [replace(SMALL, classes=classes) for classes in (10, 20, 50, 100)],
+    "side of the image": [replace(SMALL, side=side) for side in (28, 48, 64, 96)],
+}
+"""How the cost of a step grows: for each kind of work, our cases."""
+_FIELDS = dict(zip(GROWTH, ("batch", "iterations", "types", "classes", "side"), strict=True))
+
+
+def grow(*, threads: int, on_case: Callable[[Case], None] = lambda _: None) -> list[dict[str, Any]]:
+    """Time every case of `GROWTH`, and the textbook's step of the same work where it fits into memory."""
+    rows = []
+    for kind, cases in GROWTH.items():
+        for case in cases:
+            row: dict[str, Any] = {"kind": kind, "value": getattr(case, _FIELDS[kind])}
+            for name, contestant in (("ours", case), ("textbook", replace(case, contestant="textbook"))):
+                on_case(contestant)
+                fits = name == "ours" or _textbook_bytes(case) < MOST_TEXTBOOK_BYTES
+                row[name] = _in_own_process(contestant, threads) if fits else None
+            rows.append(row)
+    return rows
+
+
+MOST_TEXTBOOK_BYTES = 7 * 2**29
+
+
+def _textbook_bytes(case: Case) -> int:
+    """Estimate the memory of a textbook step: a few copies of all votes for every iteration."""
+    _, height, _ = case.settings["image_shape"]
+    children = (case.types or 32) * ((height - 17) // 2 + 1) ** 2
+    return case.batch * children * case.classes * 16 * 4 * (2 + 2 * case.iterations)
 
 
 def cases_of(ratios: list[Ratio]) -> list[Case]:
@@ -100,12 +142,20 @@ def _summary(ratio: Ratio, above: list[dict[str, float]], below: list[dict[str, 
 
 
 def _in_own_process(case: Case, threads: int, *, profile: bool = False) -> Any:
-    settings = {**asdict(case), "threads": threads, "profile": profile}
+    """Time a case, or profile it. Several copies run side by side, and their mean time is divided by their number."""
+    settings = {**asdict(case), "threads": threads if case.copies == 1 else 1, "profile": profile}
     words = [sys.executable, "-m", "maxmincaps.benchmark.worker", json.dumps(settings)]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise RuntimeError(f"{case} failed:\n{done.stderr}")
-    return json.loads(done.stdout)
+    pipe = subprocess.PIPE
+    workers = [subprocess.Popen(words, stdout=pipe, stderr=pipe, text=True) for _ in range(case.copies)]
+    found = []
+    for worker in workers:
+        printed, errors = worker.communicate()
+        if worker.returncode:
+            raise RuntimeError(f"{case} failed:\n{errors}")
+        found.append(json.loads(printed))
+    if case.copies == 1:
+        return found[0]
+    return {**found[0], "step_ms": mean(each["step_ms"] for each in found) / case.copies}
 
 
 def plot(found: dict[str, Any], path: Path) -> Path:
@@ -131,3 +181,23 @@ def plot(found: dict[str, Any], path: Path) -> Path:
 def _label(case: dict[str, Any]) -> str:
     kind = "training" if case["training"] else "inference"
     return f"{case['contestant']} · {case['network']} · {kind} · batch {case['batch']} · r = {case['iterations']}"
+
+
+def plot_growth(rows: list[dict[str, Any]], path: Path) -> Path:
+    """Draw one panel for each kind of work: milliseconds of a step, ours and the textbook's, on logarithmic axes."""
+    plt = import_extra("report", "matplotlib.pyplot")
+    figure, panels = plt.subplots(1, len(GROWTH), figsize=(13, 2.8), layout="constrained", sharey=True)
+    for axes, kind in zip(panels, GROWTH, strict=True):
+        for name, colour, marker in (("textbook", "0.55", "o"), ("ours", "tab:blue", "^")):
+            found = [(row["value"], row[name]["step_ms"]) for row in rows if row["kind"] == kind and row[name]]
+            axes.loglog(*zip(*found, strict=True), color=colour, marker=marker, markersize=4, label=name)
+        values = [row["value"] for row in rows if row["kind"] == kind]
+        axes.set_xticks(values, [str(value) for value in values])
+        axes.minorticks_off()
+        axes.set_xlabel(kind)
+        axes.spines[["top", "right"]].set_visible(False)
+    panels[0].set_ylabel("milliseconds a step")
+    panels[0].legend(frameon=False)
+    figure.savefig(path, dpi=150)
+    plt.close(figure)
+    return path

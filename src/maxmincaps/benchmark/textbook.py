@@ -27,17 +27,20 @@ class TextbookCapsNet(nn.Module):
         self,
         image_shape: tuple[int, int, int] = (1, 28, 28),
         *,
+        conv_channels: int = 256,
+        types: int | None = None,
+        classes: int = 10,
         iterations: int = 3,
         routing_outside_autograd: bool = False,
     ) -> None:
         super().__init__()
         self.iterations, self.routing_outside_autograd = iterations, routing_outside_autograd
         channels, height, _ = image_shape
-        types, side = 32 if channels == 1 else 64, (height - 8 - 9) // 2 + 1
-        self.conv1 = nn.Conv2d(channels, 256, 9)
-        self.primary = nn.Conv2d(256, types * 8, 9, stride=2)
-        self.weights = nn.Parameter(0.01 * torch.randn(types * side * side, 10, 16, 8))
-        self.decoder = Decoder(10, 16, image_shape)
+        types, side = types or (32 if channels == 1 else 64), (height - 8 - 9) // 2 + 1
+        self.conv1 = nn.Conv2d(channels, conv_channels, 9)
+        self.primary = nn.Conv2d(conv_channels, types * 8, 9, stride=2)
+        self.weights = nn.Parameter(0.01 * torch.randn(types * side * side, classes, 16, 8))
+        self.decoder = Decoder(classes, 16, image_shape)
 
     def forward(self, images: Tensor, labels: Tensor) -> CapsNetOutput:
         """Classify and reconstruct."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from mmap import PAGESIZE
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import torch
 from torch import nn
@@ -17,7 +18,11 @@ from maxmincaps.capsules.network import CapsNet
 from maxmincaps.training.environment import keep_large_blocks, peak_memory_mb
 from maxmincaps.training.step import train_step
 
-SHAPES = {"mnist": (1, 28, 28), "cifar10": (3, 24, 24)}
+NETWORKS: dict[str, dict[str, Any]] = {
+    "mnist": {"image_shape": (1, 28, 28)},
+    "cifar10": {"image_shape": (3, 24, 24)},
+    "quarter-size": {"image_shape": (1, 28, 28), "conv_channels": 64, "types": 8},
+}
 CPU = torch.device("cpu")
 
 
@@ -28,11 +33,15 @@ class Case:
     Args:
         contestant: `textbook` (autograd through all iterations); `textbook, routing outside autograd` (gradients
             through the last one only); `bare convolutions` (Conv1 and PrimaryCaps alone); `ours`; `ours, bf16`.
-        network: A name in `SHAPES`.
+        network: A name in `NETWORKS`.
         batch: Images of a step.
         iterations: Routing iterations.
         training: Whether the step trains; otherwise it only classifies.
         normalization: Applies to our network only; the textbook network always has Max-Min.
+        types: Capsule types of PrimaryCaps. Default: the network's.
+        classes: Classes, that is higher-level capsules.
+        side: Height and width of the images. Default: the network's.
+        copies: Processes of one thread each that make steps side by side. Times are divided by their number.
     """
 
     contestant: str
@@ -41,27 +50,40 @@ class Case:
     iterations: int = 3
     training: bool = True
     normalization: str = "max-min"
+    types: int | None = None
+    classes: int = 10
+    side: int | None = None
+    copies: int = 1
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Arguments of the network, ours or the textbook's."""
+        settings: dict[str, Any] = {**NETWORKS[self.network], "classes": self.classes, "iterations": self.iterations}
+        if self.types:
+            settings["types"] = self.types
+        if self.side:
+            settings["image_shape"] = (settings["image_shape"][0], self.side, self.side)
+        return settings
 
 
 def build(case: Case) -> nn.Module:
     """Return the network of a case."""
-    shape = SHAPES[case.network]
+    shape = case.settings["image_shape"]
     if case.contestant.startswith("textbook"):
-        outside = case.contestant.endswith("outside autograd")
-        return TextbookCapsNet(shape, iterations=case.iterations, routing_outside_autograd=outside)
+        return TextbookCapsNet(**case.settings, routing_outside_autograd=case.contestant.endswith("outside autograd"))
     keep_large_blocks()
     if case.contestant == "bare convolutions":
         maps = 256 if shape[0] == 1 else 512
         return nn.Sequential(nn.Conv2d(shape[0], 256, 9), nn.ReLU(), nn.Conv2d(256, maps, 9, stride=2))
-    return CapsNet(image_shape=shape, normalization=case.normalization, iterations=case.iterations, relu=True)
+    return CapsNet(**case.settings, normalization=case.normalization, relu=True)
 
 
 def build_step(case: Case, device: torch.device = CPU) -> Callable[[], None]:
     """Build network and images of a case, and return a function that makes one step."""
     torch.manual_seed(0)
     network = build(case).to(device)
-    images = torch.rand(case.batch, *SHAPES[case.network]).to(device)
-    labels = torch.randint(0, 10, (case.batch,)).to(device)
+    images = torch.rand(case.batch, *case.settings["image_shape"]).to(device)
+    labels = torch.randint(0, case.classes, (case.batch,)).to(device)
     optimizer = torch.optim.Adam(network.parameters(), fused=True)
 
     def step() -> None:
