@@ -125,3 +125,14 @@ class Environment(RunFile):
         """The precisions that the run was computed in, in order."""
         parts = [self.precision, *(part.get("precision") for part in self.continued)]
         return ", then ".join(dict.fromkeys(str(part) for part in parts if part))
+
+    def continued_in(self, now: "Environment") -> "Environment":
+        """Return the environment of a run that began in this one, with what is different now added to `continued`."""
+        before: dict[str, Any] = {}
+        for part in (self.model_dump(exclude={"continued"}), *self.continued):
+            before |= part
+        here = now.model_dump(exclude={"continued", "started_at"})
+        changed = {name: value for name, value in here.items() if before.get(name) != value}
+        if not changed:
+            return self
+        return self.model_copy(update={"continued": (*self.continued, {"started_at": now.started_at, **changed})})

@@ -186,12 +186,14 @@ class Trainer(Learner):
 def begin_run(trainer: Trainer, environment: Environment) -> None:
     """Write recipe.json, environment.json and data.json."""
     run, network, train, test = trainer.run, trainer.plain_network, trainer.splits.train, trainer.splits.test
-    run.write("recipe.json", trainer.recipe.to_json())
-    run.write("environment.json", _with_earlier_starts(trainer, environment))
     copied = trainer.copied_layers or None
     if trainer.state.step:
         with suppress(InputError):  # the file is lost or damaged
+            environment = run.environment.continued_in(environment)
+        with suppress(InputError):
             copied = run.data.init_from_layers
+    run.write("recipe.json", trainer.recipe.to_json())
+    run.write("environment.json", environment)
     run.write(
         "data.json",
         RunData(
@@ -214,24 +216,6 @@ def begin_run(trainer: Trainer, environment: Environment) -> None:
     )
     if trainer.state.history:
         run.write("history.jsonl", trainer.state.history)  # the run may have been stopped before it wrote this
-
-
-def _with_earlier_starts(trainer: Trainer, now: Environment) -> Environment:
-    """Return the environment of the run's first start, with what is different now added to `continued`."""
-    try:
-        first = trainer.run.environment if trainer.state.step else None
-    except InputError:  # the file is lost or damaged
-        first = None
-    if first is None:
-        return now
-    before: dict[str, Any] = {}
-    for part in (first.model_dump(exclude={"continued"}), *first.continued):
-        before |= part
-    here = now.model_dump(exclude={"continued", "started_at"})
-    changed = {name: value for name, value in here.items() if before.get(name) != value}
-    if not changed:
-        return first
-    return first.model_copy(update={"continued": (*first.continued, {"started_at": now.started_at, **changed})})
 
 
 def end_epoch(trainer: Trainer) -> EpochMetrics:
