@@ -292,7 +292,7 @@ def test_the_report_writes_tables_and_the_figure_and_every_bar_adds_up(tmp_path,
 
 
 def test_one_person_is_not_called_people_and_a_local_poll_is_not_to_be_sent(command, store, tmp_path):
-    from maxmincaps.cli.poll import _invitation
+    from maxmincaps.cli.pages import _invitation
 
     store.answer(store.person(store.new_person()), 0, 3)
     store.close()

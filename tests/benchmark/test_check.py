@@ -5,7 +5,7 @@ import torch
 
 from maxmincaps import InputError
 from maxmincaps.benchmark import check
-from maxmincaps.cli.check import check as check_command
+from maxmincaps.cli.bench import check as check_command
 
 CPU = torch.device("cpu")
 NUMERIC = ("normalizations", "routing and its gradients", "network, loss and gradients")

@@ -19,8 +19,7 @@ from safetensors.torch import load_file
 from maxmincaps.data import catalog, download
 from maxmincaps.data.catalog import DATASETS, Dataset
 from maxmincaps.recipe import Recipe
-from maxmincaps.studies.launch import launch
-from maxmincaps.studies.progress import Outcome
+from maxmincaps.studies.launch import Outcome, launch
 from maxmincaps.training.checkpoint import CHECKPOINT, load_tensors
 from maxmincaps.training.fit import fit
 from maxmincaps.training.responses import verify_run

@@ -7,8 +7,7 @@ from safetensors.torch import load_file
 
 from maxmincaps import fit
 from maxmincaps.studies.cluster import connect, local_cluster
-from maxmincaps.studies.launch import launch
-from maxmincaps.studies.progress import Outcome
+from maxmincaps.studies.launch import Outcome, launch
 from maxmincaps.training.observer import Observer
 from maxmincaps.training.run import Run
 from tests.faults.children import child

@@ -11,7 +11,7 @@ from maxmincaps.analysis.runs import RunTable, study_runs_by_network
 from maxmincaps.report.items import ReportData
 from maxmincaps.studies import STUDIES
 from maxmincaps.studies.study import Budget, unique
-from maxmincaps.studies.table import table
+from maxmincaps.studies.table import read
 from tests.conftest import TINY
 
 NETWORK = {name: TINY[name] for name in ("conv_channels", "types", "part_pose", "class_pose", "decoder")}
@@ -57,7 +57,7 @@ def runs(tmp_path_factory, studies) -> Path:
 
 @pytest.fixture(scope="session")
 def rows(runs):
-    return RunTable(tuple(table(runs)))
+    return RunTable(tuple(read(runs).rows))
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,7 @@ import pytest
 from maxmincaps.analysis.claims import CLAIMS
 from maxmincaps.analysis.verdicts import Verdict
 from maxmincaps.cli import main
-from maxmincaps.cli.report import report
+from maxmincaps.cli.runs import report
 from maxmincaps.errors import InputError
 from maxmincaps.recipe import Recipe
 from maxmincaps.report.build import build
@@ -195,7 +195,7 @@ def test_no_folder_of_runs_is_one_line(tmp_path):
 def test_the_command_says_where_the_page_is(own_runs, tmp_path, capsys, monkeypatch):
     called = []
     monkeypatch.setattr(
-        "maxmincaps.cli.report.build",
+        "maxmincaps.report.build.build",
         lambda *given, **named: called.append((given, named)) or tmp_path / "index.html",
     )
     report(own_runs, tmp_path, poll=tmp_path / "poll.sqlite")

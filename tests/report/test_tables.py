@@ -17,7 +17,7 @@ from maxmincaps.report.items import matched_networks
 from maxmincaps.report.poll import table_3
 from maxmincaps.report.table import NOT_RUN, Table
 from maxmincaps.studies import STUDIES
-from maxmincaps.studies.table import table
+from maxmincaps.studies.table import read
 from maxmincaps.training.responses import responses
 from tests.analysis.runs import diverge, make_run, make_study, write_lengths
 from tests.report.conftest import small_studies
@@ -104,7 +104,7 @@ def test_regenerated_images_are_named_so_wherever_their_numbers_stand(runs, stud
     shutil.copytree(runs, tmp_path / "runs")
     for path in (tmp_path / "runs").rglob("data.json"):
         path.write_text(json.dumps({**json.loads(path.read_text()), "regenerated": True}))
-    found = tables.table_1(*of(studies["datasets"], table(tmp_path / "runs")))
+    found = tables.table_1(*of(studies["datasets"], read(tmp_path / "runs").rows))
     assert all(row[0] == "MNIST-5k (regenerated)" for row in found.rows)
     assert any("other random choices" in note for note in found.notes)
 

@@ -2,18 +2,19 @@
 
 import csv
 import shutil
+import subprocess
+import sys
 
 import pytest
-import torch
 
-from maxmincaps.cli import analysis, main
+from maxmincaps.cli import look, main
 from maxmincaps.cli import study as verbs
 from maxmincaps.cli.terminal import console
 from maxmincaps.errors import InputError
 from maxmincaps.studies import STUDIES
 from maxmincaps.studies.cost import Speed
 from maxmincaps.training.run import Run
-from tests.analysis.runs import write_trace
+from tests.conftest import TINY
 from tests.studies.conftest import grid
 from tests.studies.test_table import STUDY
 
@@ -92,7 +93,6 @@ def test_the_status_lists_done_unfinished_and_missing_runs(runs, capsys):
         ({"name": "tiny", "scale": "huge"}, "no scale of tiny is called 'huge'; there are large, little"),
         ({"name": "all", "scale": "huge"}, "no scale is called 'huge'; there are paper, full"),
         ({"name": "tiny", "scale": "little", "only": "seed=7"}, "no run fits --only seed=7"),
-        ({"name": "tiny", "scale": "little", "workers": 0}, "--workers: expected at least 1, found 0"),
         ({"name": "architecture"}, "study architecture needs no runs"),
         ({"name": "tiny", "scale": "little"}, "pass --yes"),
     ],
@@ -104,15 +104,22 @@ def test_what_cannot_be_run_is_refused_in_a_line(arguments, message, tmp_path, m
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("look", [analysis.evolution, analysis.rows, analysis.outputs, analysis.tuning])
-def test_a_look_is_printed_or_written(look, serial, tmp_path, capsys):
+@pytest.mark.parametrize("name", ["evolution", "rows", "outputs", "tuning"])
+def test_a_look_is_printed_or_written(name, serial, tmp_path, capsys):
     run, file = serial / grid()[1].run_name, tmp_path / "table.csv"
-    look(run)
+    seen_by(name, run)
     assert run.name in capsys.readouterr().out
-    look(run, csv=file)
+    seen_by(name, run, "--csv", file)
     table = read(file)
     assert len(table) >= 10
     assert f"{len(table)} rows" in capsys.readouterr().out
+
+
+def seen_by(name, *words):
+    """Call `maxmincaps look NAME`."""
+    with pytest.raises(SystemExit) as ended:
+        main(["look", name, *map(str, words)])
+    assert not ended.value.code
 
 
 def read(file):
@@ -124,39 +131,39 @@ def read(file):
 def test_a_look_shows_what_was_asked_for(serial, tmp_path):
     run, file = serial / grid()[1].run_name, tmp_path / "table.csv"
 
-    def seen(look, column, **asked):
-        look(run, csv=file, **asked)
+    def seen(name, column, *words):
+        seen_by(name, run, "--csv", file, *words)
         return {row[column] for row in read(file)}
 
-    assert seen(analysis.rows, "child", child=[5, 2]) == {"5", "2"}
-    assert len(seen(analysis.rows, "child", count=2)) == 2
-    assert seen(analysis.outputs, "image", image=[7]) == {"7"}
-    assert len(seen(analysis.evolution, "low", bins=4)) < len(seen(analysis.evolution, "low", bins=9))
+    assert seen("rows", "child", "--child", 5, "--child", 2) == {"5", "2"}
+    assert len(seen("rows", "child", "--count", 2)) == 2
+    assert seen("outputs", "image", "--image", 7) == {"7"}
+    assert len(seen("evolution", "low", "--bins", 4)) < len(seen("evolution", "low", "--bins", 9))
 
 
 def test_iterations_are_counted_from_one_as_in_the_figures(serial, tmp_path):
     run, file = serial / grid()[0].run_name, tmp_path / "table.csv"
-    analysis.evolution(run, csv=file)
+    seen_by("evolution", run, "--csv", file)
     iterations = Run(run).recipe.iterations
     assert {int(row["iteration"]) for row in read(file)} == set(range(1, iterations + 1))
 
 
 @pytest.mark.parametrize(
-    ("look", "columns"),
+    ("name", "columns"),
     [
-        (analysis.rows, ["parent"]),
-        (analysis.outputs, ["parent", "label"]),
-        (analysis.tuning, ["parent", "label"]),
-        (analysis.misclassified, ["prediction", "label"]),
+        ("rows", ["parent"]),
+        ("outputs", ["parent", "label"]),
+        ("tuning", ["parent", "label"]),
+        ("misclassified", ["prediction", "label"]),
     ],
 )
-def test_a_look_calls_classes_by_their_names(look, columns, serial, tmp_path, capsys):
+def test_a_look_calls_classes_by_their_names(name, columns, serial, tmp_path, capsys):
     run = Run(shutil.copytree(serial / grid()[0].run_name, tmp_path / "run"))
     names = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
     run.write("data.json", run.data.model_copy(update={"classes": tuple(names)}))
-    look(run.folder)
+    seen_by(name, run.folder)
     assert "seven" in capsys.readouterr().out
-    look(run.folder, csv=tmp_path / "table.csv")
+    seen_by(name, run.folder, "--csv", tmp_path / "table.csv")
     for column in columns:
         assert {row[column] for row in read(tmp_path / "table.csv")} <= set(names)
 
@@ -164,20 +171,31 @@ def test_a_look_calls_classes_by_their_names(look, columns, serial, tmp_path, ca
 def test_mistakes_of_one_and_of_several_are_counted(serial, capsys, tmp_path):
     folders = [serial / recipe.run_name for recipe in grid()]
     wrong = round(1000 * (1 - Run(folders[0]).result.final_test_accuracy))
-    analysis.misclassified(folders[0])
+    seen_by("misclassified", folders[0])
     assert f"{wrong} of 1000 test images wrong" in capsys.readouterr().out
-    analysis.vote(folders, csv=tmp_path / "vote.csv")
+    seen_by("vote", *folders, "--csv", tmp_path / "vote.csv")
     output = capsys.readouterr().out
     assert f"{wrong} wrong" in output
     assert "every three of them" in output
 
 
-def test_no_children_are_refused_in_a_line(tmp_path):
-    write_trace(tmp_path, torch.zeros(2, 5, 3), torch.zeros(2, 5, 3))
-    with pytest.raises(InputError, match="--count: expected at least 1, found -1"):
-        analysis.rows(tmp_path, count=-1)
-
-
 def test_a_table_that_cannot_be_written_is_refused_in_a_line(serial, tmp_path):
+    options = look.Options(csv=tmp_path / "nowhere" / "table.csv")
     with pytest.raises(InputError, match=r"table\.csv: cannot be written"):
-        analysis.tuning(serial / grid()[0].run_name, csv=tmp_path / "nowhere" / "table.csv")
+        look.tuning(serial / grid()[0].run_name, options=options)
+
+
+def test_workers_import_what_the_command_imports(tmp_path):
+    (tmp_path / "my_norms.py").write_text(
+        "from maxmincaps import NORMALIZATIONS, Normalization\n"
+        "NORMALIZATIONS['halved'] = Normalization(lambda logits: 0 * logits + 0.5)\n"
+    )
+    (tmp_path / "halved.py").write_text(
+        "from maxmincaps.studies.study import Budget, Line, Study\n"
+        "STUDY = Study('halved', datasets=('mnist-5k',), lines=(Line('halved', {'normalization': 'halved'}),),\n"
+        f"    scales={{'small': (Budget(1, changes={TINY | {'epochs': 1}}),)}})\n"
+    )
+    words = ["study", "run", "halved.py", "--workers", "2", "--yes", "--import", "my_norms.py"]
+    done = subprocess.run([sys.executable, "-m", "maxmincaps", *words], cwd=tmp_path, check=False)
+    assert done.returncode == 0
+    assert len(list(tmp_path.glob("runs/*/result.json"))) == 1

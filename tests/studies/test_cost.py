@@ -26,7 +26,7 @@ def test_each_network_without_finished_runs_is_timed_once():
     ]
     cost = estimate_cost([*recipes, recipes[0].with_changes(iterations=5)], [], measure)
     assert len(measured) == 2
-    assert cost.hours * 3600 == pytest.approx(sum(cost.seconds.values()))
+    assert len(cost.seconds) == 5
     assert not cost.from_runs
 
 

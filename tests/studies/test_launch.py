@@ -13,29 +13,15 @@ import pytest
 
 from maxmincaps.errors import InputError
 from maxmincaps.recipe import Recipe
-from maxmincaps.studies import plan as plans
 from maxmincaps.studies.cluster import connect, local_cluster
-from maxmincaps.studies.launch import launch
-from maxmincaps.studies.plan import is_in_use, plan
-from maxmincaps.studies.progress import LaunchObserver, Outcome
-from maxmincaps.studies.table import table
+from maxmincaps.studies.launch import Outcome, is_in_use, launch, plan
+from maxmincaps.studies.table import read
 from maxmincaps.training.run import Run
 from tests.conftest import TINY
 from tests.studies.conftest import bits, grid
 from tests.studies.launcher import log_trainings
 
 ROOT = Path(__file__).parents[2]
-
-
-class Listener(LaunchObserver):
-    def __init__(self):
-        self.seen, self.ended = [], {}
-
-    def progressed(self, progress):
-        self.seen.append(progress)
-
-    def finished(self, name, outcome):
-        self.ended[name] = outcome
 
 
 def until(condition, process):
@@ -86,18 +72,17 @@ def test_a_folder_name_that_another_run_has_is_numbered(tmp_path):
     taken = tmp_path / recipe.run_name
     taken.mkdir()
     (taken / "recipe.json").write_text(recipe.with_changes(ema_decay=0.5).to_json())
-    work = plan([recipe], tmp_path)
-    assert list(work.folders.values()) == [tmp_path / f"{recipe.run_name}-2"]
-    assert work.missing
+    [run] = plan([recipe], tmp_path).values()
+    assert (run.folder, run.finished) == (tmp_path / f"{recipe.run_name}-2", False)
 
 
 def test_finished_runs_are_not_trained_again(serial):
-    before, listener = times_of_results(serial), Listener()
-    outcomes = launch(grid(), serial, observer=listener)
+    before, seen, ended = times_of_results(serial), [], []
+    outcomes = launch(grid(), serial, on_progress=seen.append, on_finished=lambda *run: ended.append(run))
     assert set(outcomes.values()) == {Outcome("complete")}
     assert times_of_results(serial) == before
-    assert listener.ended == {}
-    assert listener.seen[-1].fraction == pytest.approx(1)
+    assert ended == []
+    assert seen[-1].fraction == pytest.approx(1)
 
 
 def test_a_run_is_found_by_its_recipe_whatever_its_folder_is_called(serial, tmp_path):
@@ -105,19 +90,19 @@ def test_a_run_is_found_by_its_recipe_whatever_its_folder_is_called(serial, tmp_
     (tmp_path / "mine").mkdir()
     (serial / recipe.run_name).rename(tmp_path / "mine" / "favourite")
     try:
-        assert plan([recipe], tmp_path).missing == []
+        assert all(run.finished for run in plan([recipe], tmp_path).values())
     finally:
         (tmp_path / "mine" / "favourite").rename(serial / recipe.run_name)
 
 
 def test_progress_counts_finished_runs_and_estimates_the_time_left(tmp_path, monkeypatch):
-    monkeypatch.setattr(plans, "REPORT_EVERY_S", 0.0)
-    listener = Listener()
-    launch(grid(epochs=2)[:2], tmp_path, observer=listener)
-    fractions = [progress.fraction for progress in listener.seen]
+    monkeypatch.setattr("maxmincaps.studies.launch.POLL_S", 0.0)
+    seen = []
+    launch(grid(epochs=2)[:2], tmp_path, on_progress=seen.append)
+    fractions = [progress.fraction for progress in seen]
     assert fractions == sorted(fractions)
-    assert (listener.seen[0].finished, listener.seen[-1].finished, listener.seen[-1].runs) == (0, 2, 2)
-    assert any(progress.remaining_s for progress in listener.seen if 0 < progress.fraction < 1)
+    assert (seen[0].finished, seen[-1].finished, seen[-1].runs) == (0, 2, 2)
+    assert any(progress.remaining_s for progress in seen if 0 < progress.fraction < 1)
 
 
 def test_a_killed_worker_is_replaced_and_no_bit_differs(serial, tmp_path):
@@ -160,7 +145,7 @@ def test_workers_execute_the_study_file_first(tmp_path):
     recipe = Recipe(**{**TINY, "epochs": 1, "normalization": "halved"})
     with local_cluster(1) as client:
         [refused] = launch([recipe], tmp_path / "runs", client).values()
-        [trained] = launch([recipe], tmp_path / "runs", client, study_file=file).values()
+        [trained] = launch([recipe], tmp_path / "runs", client, modules=[str(file)]).values()
     assert (refused.status, trained.status) == ("failed", "complete")
 
 
@@ -213,17 +198,16 @@ def foreground():
 
 @pytest.mark.usefixtures("foreground")
 def test_ctrl_c_stops_with_a_checkpoint_and_the_next_launch_continues(serial, tmp_path, monkeypatch):
-    class Interrupts(LaunchObserver):
-        interrupted = False
+    interrupted = []
 
-        def progressed(self, progress):
-            if not self.interrupted and begun(tmp_path):
-                self.interrupted = True
-                signal.raise_signal(signal.SIGINT)
+    def interrupt(progress):
+        if not interrupted and begun(tmp_path):
+            interrupted.append(progress)
+            signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr(plans, "REPORT_EVERY_S", 0.01)
+    monkeypatch.setattr("maxmincaps.studies.launch.POLL_S", 0.01)
     with pytest.raises(KeyboardInterrupt):
-        launch(grid(), tmp_path, observer=Interrupts())
+        launch(grid(), tmp_path, on_progress=interrupt)
     [stopped] = begun(tmp_path)
     assert (stopped / "checkpoint.safetensors").exists()
     launch(grid(), tmp_path)
@@ -252,7 +236,7 @@ def test_a_run_that_diverges_is_recorded_and_does_not_stop_the_grid(tmp_path):
         calm.run_name: "complete",
     }
     assert "not finite" in outcomes[wild.run_name].message
-    assert {row.recipe.learning_rate: row.status for row in table(tmp_path)} == {1e30: "diverged", 1e-3: "complete"}
+    assert {row.recipe.learning_rate: row.status for row in read(tmp_path).rows} == {1e30: "diverged", 1e-3: "complete"}
     assert launch([wild], tmp_path) == {wild.run_name: Outcome("diverged")}
 
 
@@ -267,6 +251,6 @@ def test_a_run_that_cannot_be_trained_does_not_stop_the_grid(tmp_path):
 def test_a_run_whose_workers_all_die_is_given_up(tmp_path):
     (tmp_path / "deadly.py").write_text("import os\nos._exit(1)\n")
     with local_cluster(1) as client:
-        [outcome] = launch(grid()[:1], tmp_path / "runs", client, study_file=tmp_path / "deadly.py").values()
+        [outcome] = launch(grid()[:1], tmp_path / "runs", client, modules=[str(tmp_path / "deadly.py")]).values()
     assert outcome.status == "failed"
     assert "KilledWorker" in outcome.message

@@ -29,7 +29,7 @@ STUDY = Study(
 
 
 def test_every_run_is_a_row_with_its_settings_and_its_result(serial):
-    rows = tables.table(serial)
+    rows = tables.read(serial).rows
     assert {row.fingerprint for row in rows} == {recipe.fingerprint() for recipe in grid()}
     for row in rows:
         assert (row.status, row.epochs_done, row.data.train_images, row.data.test_images) == ("complete", 8, 120, 1000)
@@ -101,7 +101,7 @@ def test_sql_can_neither_write_nor_read_files(sql, serial, tmp_path):
 
 
 def test_a_study_finds_its_runs_by_recipe(serial):
-    rows = tables.study_rows(STUDY, "little", tables.table(serial))
+    rows = tables.study_rows(STUDY, "little", tables.read(serial).rows)
     assert sorted((row.line, row.recipe.seed) for row in rows) == [
         ("Max-Min", 0), ("Max-Min", 1), ("Softmax", 0), ("Softmax", 1)
     ]  # fmt: skip
@@ -109,7 +109,7 @@ def test_a_study_finds_its_runs_by_recipe(serial):
 
 
 def test_the_scale_that_is_shown_is_one_that_has_runs(serial):
-    rows = tables.table(serial)
+    rows = tables.read(serial).rows
     assert tables.coverage(STUDY, rows) == {"large": (0, 4), "little": (4, 4)}
     assert {row.scale for row in tables.shown_rows(STUDY, rows)} == {"little"}
     assert tables.shown_rows(STUDY, []) == []
@@ -147,7 +147,7 @@ def test_of_several_copies_of_a_run_the_one_that_came_furthest_counts(tmp_path):
 
 
 def test_a_budget_states_all_that_makes_it_smaller_than_the_papers(serial, tmp_path):
-    words = tables.budget_in_words(tables.table(serial)[0])
+    words = tables.budget_in_words(tables.read(serial).rows[0])
     assert words == "8 epochs of 120 images, best epoch by 50 of 1,000 test images, not the paper's network"
     paper = make_run(tmp_path, Recipe(epochs=8))
     assert tables.budget_in_words(paper) == "8 epochs of 60,000 images"

@@ -1,7 +1,5 @@
 """The command line. Commands are imported when they are called, so that `--help` answers without loading torch."""
 
-import importlib
-import importlib.util
 import io
 import os
 import signal
@@ -84,97 +82,63 @@ app = App(
     # A file may be called "[1].png", and flags such as --empty-images would be useless.
     default_parameter=Parameter(json_list=False, negative_iterable=""),
 )
-_use, _inside, _paper, _data = (
+_USE, _INSIDE, _PAPER, _DATA = (
     Group.create_ordered(title) for title in ("Train and use", "Look inside", "Reproduce the paper", "Data and speed")
 )
-look_app = App(name="look", help="Print what a trained network does: couplings, lengths, errors.", group=_inside)
-poll_app = App(name="poll", help="Show a network's errors to people (table 3, figure 10).", group=_inside)
-study_app = App(name="study", help="Run the paper's tables and figures, or your own study file.", group=_paper)
-data_app = App(name="data", help="Fetch, check and look at the datasets.", group=_data)
-
-_COMMANDS: list[tuple[App, Group | None, dict[str, tuple[str, str]]]] = [
-    (
-        app,
-        _use,
-        {
-            "train": ("train:train", "Train a network and write its run folder."),
-            "quickstart": ("train:quickstart", "Train Max-Min and Softmax on 4,000 digits and compare them."),
-            "recipe": ("recipe:recipe", "Show the recipes that come with the package."),
-            "evaluate": ("predict:evaluate", "Measure a run's network on its test set or on other images."),
-            "predict": ("predict:predict", "Classify image files or folders of them."),
-            "runs": ("runs:runs", "List the runs below a folder."),
-            "verify": ("predict:verify", "Check that a run folder is complete and its accuracies can be reproduced."),
-            "export": ("export:export", "Write a trained network as ONNX, torch program, hub folder or small run."),
-        },
-    ),
-    (app, _inside, {"app": ("explorer:app", "Serve the explorer: draw or upload an image and see how it is routed.")}),
-    (
-        look_app,
-        None,
-        {
-            "evolution": ("analysis:evolution", "Logits and couplings, iteration by iteration (figures 2 and 3)."),
-            "rows": ("analysis:rows", "Three children's logits and couplings over the parents (figure 4)."),
-            "outputs": ("analysis:outputs", "The class lengths of some test images (figure 5)."),
-            "tuning": ("analysis:tuning", "The mean length of each capsule for each class (figure 6)."),
-            "misclassified": ("analysis:misclassified", "The test images that a network gets wrong (figure 9)."),
-            "vote": ("analysis:vote", "Majority vote of several networks (section 6)."),
-        },
-    ),
-    (
-        poll_app,
-        None,
-        {
-            "open": ("poll:open_", "Serve the images that a majority vote of networks gets wrong."),
-            "close": ("poll:close", "Stop taking answers."),
-            "status": ("poll:status", "Count the answers."),
-            "report": ("poll:report", "Compare people with networks in a table and a figure."),
-        },
-    ),
-    (
-        study_app,
-        None,
-        {
-            "list": ("study:list_", "List all studies."),
-            "show": ("study:show", "Show what a study claims, runs and costs."),
-            "run": ("study:run", "Train the missing runs of a study."),
-            "status": ("study:status", "Show which runs of a study are finished."),
-            "report": ("study:report", "Print the accuracies of each line of a study."),
-            "collect": ("study:collect", "Copy finished runs of a study without weights, small enough to commit."),
-        },
-    ),
-    (app, _paper, {"report": ("report:report", "Build one page: the paper's claims with verdicts, figures, tables.")}),
-    (
-        data_app,
-        None,
-        {
-            "list": ("data:list_", "Show all datasets and whether they are on this machine."),
-            "get": ("data:get", "Fetch datasets."),
-            "check": ("data:check", "Verify the hashes of all files."),
-            "show": ("data:show", "Draw samples of each class."),
-        },
-    ),
-    (
-        app,
-        _data,
-        {
-            "bench": ("bench:bench", "Time our training step against a textbook implementation."),
-            "check": ("check:check", "Check this installation on a device and write a report."),
-        },
-    ),
-]
-for _parent, _group, _commands in _COMMANDS:
-    for _name, (_path, _help) in _commands.items():
-        _parent.command(f"maxmincaps.cli.{_path}", name=_name, help=_help, group=_group)
-for _child in (look_app, poll_app, study_app, data_app):
+_APPS = {
+    "": app,
+    "look": App(name="look", help="Print what a trained network does: couplings, lengths, errors.", group=_INSIDE),
+    "poll": App(name="poll", help="Show a network's errors to people (table 3, figure 10).", group=_INSIDE),
+    "study": App(name="study", help="Run the paper's tables and figures, or your own study file.", group=_PAPER),
+    "data": App(name="data", help="Fetch, check and look at the datasets.", group=_DATA),
+}
+_COMMANDS = (
+    ("train", "train:train", _USE, "Train a network and write its run folder."),
+    ("quickstart", "train:quickstart", _USE, "Train Max-Min and Softmax on 4,000 digits and compare them."),
+    ("recipe", "runs:recipe", _USE, "Show the recipes that come with the package."),
+    ("evaluate", "predict:evaluate", _USE, "Measure a run's network on its test set or on other images."),
+    ("predict", "predict:predict", _USE, "Classify image files or folders of them."),
+    ("runs", "runs:runs", _USE, "List the runs below a folder."),
+    ("verify", "predict:verify", _USE, "Check that a run folder is complete and its accuracies can be reproduced."),
+    ("export", "predict:export", _USE, "Write a trained network as ONNX, torch program, hub folder or small run."),
+    ("app", "pages:app", _INSIDE, "Serve the explorer: draw or upload an image and see how it is routed."),
+    ("look evolution", "look:evolution", None, "Logits and couplings, iteration by iteration (figures 2 and 3)."),
+    ("look rows", "look:rows", None, "Three children's logits and couplings over the parents (figure 4)."),
+    ("look outputs", "look:outputs", None, "The class lengths of some test images (figure 5)."),
+    ("look tuning", "look:tuning", None, "The mean length of each capsule for each class (figure 6)."),
+    ("look misclassified", "look:misclassified", None, "The test images that a network gets wrong (figure 9)."),
+    ("look vote", "look:vote", None, "Majority vote of several networks (section 6)."),
+    ("poll open", "pages:open_", None, "Serve the images that a majority vote of networks gets wrong."),
+    ("poll close", "pages:close", None, "Stop taking answers."),
+    ("poll status", "pages:status", None, "Count the answers."),
+    ("poll report", "pages:report", None, "Compare people with networks in a table and a figure."),
+    ("study list", "study:list_", None, "List all studies."),
+    ("study show", "study:show", None, "Show what a study claims, runs and costs."),
+    ("study run", "study:run", None, "Train the missing runs of a study."),
+    ("study status", "study:status", None, "Show which runs of a study are finished."),
+    ("study report", "study:report", None, "Print the accuracies of each line of a study."),
+    ("study collect", "study:collect", None, "Copy finished runs of a study without weights, small enough to commit."),
+    ("report", "runs:report", _PAPER, "Build one page: the paper's claims with verdicts, figures, tables."),
+    ("data list", "data:list_", None, "Show all datasets and whether they are on this machine."),
+    ("data get", "data:get", None, "Fetch datasets."),
+    ("data check", "data:check", None, "Verify the hashes of all files."),
+    ("data show", "data:show", None, "Draw samples of each class."),
+    ("bench", "bench:bench", _DATA, "Time our training step against a textbook implementation."),
+    ("check", "bench:check", _DATA, "Check this installation on a device and write a report."),
+)
+"""Name, function in this package, group and description of each command."""
+for _name, _path, _group, _help in _COMMANDS:
+    _parent, _, _last = _name.rpartition(" ")
+    _APPS[_parent].command(f"maxmincaps.cli.{_path}", name=_last, help=_help, group=_group)
+for _child in list(_APPS.values())[1:]:
     app.command(_child)
+
+imported_modules: list[str] = []
+"""What `--import` named in this process. Workers of a study import it too."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run a command. Wrong input prints one line and exits with code 2, never with a traceback.
-
-    Args:
-        arguments: The words after the program's name. Default: those of this process.
-    """
+    """Run a command with the words of this process. Wrong input prints one line and exits with code 2."""
     _prepare_streams()
     signal.signal(signal.SIGTERM, _as_ctrl_c)
     keep_large_blocks()
@@ -214,6 +178,7 @@ def _prepare_streams() -> None:
 def _import_named_modules(arguments: Sequence[str]) -> list[str]:
     """Import what `--import` names, and return the other arguments."""
     words, rest = list(arguments), []
+    imported_modules.clear()
     while words and words[0] != "--":
         word = words.pop(0)
         name, equals, value = word.partition("=")
@@ -222,29 +187,12 @@ def _import_named_modules(arguments: Sequence[str]) -> list[str]:
             continue
         if not equals and not words:
             raise InputError("--import: expected the name of a module or a .py file, found nothing")
-        _import_module(value if equals else words.pop(0))
+        module = value if equals else words.pop(0)
+        from maxmincaps.studies.study import import_user_module
+
+        import_user_module(module)
+        imported_modules.append(str(Path(module).resolve()) if module.endswith(".py") else module)
     return rest + words
-
-
-def _import_module(name: str) -> None:
-    """Import a module by name, also from the current folder, or from a .py file."""
-    path = Path(name)
-    try:
-        if path.suffix == ".py":
-            spec = importlib.util.spec_from_file_location(path.stem, path.resolve(strict=True))
-            assert spec is not None
-            assert spec.loader is not None
-            sys.modules[path.stem] = module = importlib.util.module_from_spec(spec)
-            spec.loader.exec_module(module)
-            return
-        # Only for this import: a file of the current folder must not take the place of a library's module later.
-        sys.path.insert(0, str(Path.cwd()))
-        try:
-            importlib.import_module(name)
-        finally:
-            sys.path.remove(str(Path.cwd()))
-    except Exception as error:
-        raise InputError(f"--import {name}: cannot be imported: {type(error).__name__}: {error}") from error
 
 
 def _fail(message: str, code: int) -> None:

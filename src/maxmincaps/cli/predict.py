@@ -1,20 +1,29 @@
-"""`maxmincaps predict`, `evaluate` and `verify`: use and check a trained network."""
+"""`maxmincaps predict`, `evaluate`, `verify` and `export`: use and check a trained network."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from maxmincaps.cli.terminal import bar, console, percent, print_json, styled, table, write_csv
+from maxmincaps.analysis.responses import class_scores, confusion
+from maxmincaps.cli.terminal import (
+    RunFolder,
+    Weights,
+    bar,
+    console,
+    percent,
+    print_json,
+    print_table,
+    styled,
+    write_csv,
+)
+from maxmincaps.errors import InputError
+from maxmincaps.training.predict import Prediction, Predictor, image_files
+from maxmincaps.training.responses import Responses
+from maxmincaps.training.run import SHIPPED_RUN
+from maxmincaps.training.verify import evaluate_run, verify_run
 
-if TYPE_CHECKING:
-    from maxmincaps.training.predict import Prediction
-    from maxmincaps.training.responses import Responses
-
-RunFolder = Annotated[Path, Parameter(help="A run folder.")]
-Weights = Annotated[Literal["best", "last"], Parameter(help="Weights of the best epoch or of the last one.")]
 Json = Annotated[bool, Parameter(negative="", help="Print JSON instead of tables.")]
-SCORES = ("images", "precision", "recall", "f1")
 MOST_CLASSES = 30
 """A confusion matrix of more classes does not fit on a screen."""
 
@@ -31,53 +40,46 @@ def evaluate(
 
     Prints accuracy, precision and recall of each class, and the confusion matrix.
 
-    Parameters
-    ----------
-    dataset: str
-        A dataset's name, a folder with one subfolder per class, or an .npz file. Default: the run's own test set. All
-        images of a folder are used, unless it has train/ and test/.
-    csv: Path
-        Write precision, recall and number of images of each class to this file.
+    Args:
+        dataset: A dataset's name, a folder with one subfolder per class, or an .npz file. Default: the run's own test
+            set. All images of a folder are used, unless it has train/ and test/.
+        csv: Write precision, recall and number of images of each class to this file.
     """
-    from maxmincaps.analysis.responses import class_scores, confusion
-    from maxmincaps.training.responses import evaluate_run
-
     found = evaluate_run(run, weights, dataset)
-    accuracy = 1 - len(found.wrong) / len(found.labels)
-    rows: list[dict[str, Any]] = [
-        {"class": found.classes[score.label], **{name: getattr(score, name) for name in SCORES}}
-        for score in class_scores(found)
-    ]
+    images, accuracy = len(found.labels), 1 - len(found.wrong) / len(found.labels)
+    rows: list[dict[str, Any]] = []
+    for score in class_scores(found):
+        fields = score._asdict()
+        rows.append({"class": found.classes[fields.pop("label")], **fields})
     if csv:
         write_csv(csv, rows)
     if json:
-        facts = {"run": str(run), "weights": weights, "dataset": dataset, "images": len(found.labels)}
-        print_json({**facts, "accuracy": accuracy, "classes": rows, "confusion": confusion(found).tolist()})
+        facts = {"run": str(run), "weights": weights, "dataset": dataset, "images": images, "accuracy": accuracy}
+        print_json({**facts, "classes": rows, "confusion": confusion(found).tolist()})
         return
     where = f"images of {dataset}" if dataset else "test images"
-    console.print_line(f"{percent(accuracy)} of {len(found.labels)} {where} ({weights} weights of {run})")
+    console.print_line(f"{percent(accuracy)} of {images} {where} ({weights} weights of {run})")
     if csv:
         console.print_line(f"{len(rows)} rows in {csv}")
         return
-    shown = table("Classes", "class", "#images", "#precision", "#recall", "#F1")
-    for row in rows:
-        shown.add_row(row["class"], str(row["images"]), *(percent(row[name]) for name in ("precision", "recall", "f1")))
-    console.print(shown)
+    columns = ("class", "#images", "#precision", "#recall", "#F1")
+    print_table("Classes", columns, [(name, count, *map(percent, scores)) for name, count, *scores in _values(rows)])
     print_confusion(found)
 
 
-def print_confusion(found: "Responses") -> None:
-    """Print the confusion matrix, if it fits on a screen."""
-    from maxmincaps.analysis.responses import confusion
+def _values(rows: list[dict[str, Any]]) -> list[list[Any]]:
+    return [list(row.values()) for row in rows]
 
+
+def print_confusion(found: Responses) -> None:
+    """Print the confusion matrix, if it fits on a screen."""
     if len(found.classes) > MOST_CLASSES:
         console.print_line(f"the confusion matrix of {len(found.classes)} classes is in --json")
         return
     title = "Confusion matrix: true class by row, predicted class by column"
-    shown = table(title, "", *(f"#{name}" for name in found.classes))
-    for name, counts in zip(found.classes, confusion(found).tolist(), strict=True):
-        shown.add_row(name, *(str(count) if count else "·" for count in counts))
-    console.print(shown)
+    lines = zip(found.classes, confusion(found).tolist(), strict=True)
+    rows = [(name, *(count or "·" for count in counts)) for name, counts in lines]
+    print_table(title, ("", *(f"#{name}" for name in found.classes)), rows)
 
 
 def predict(
@@ -96,38 +98,30 @@ def predict(
 
     The length of a class capsule grows with the evidence for the class. It is not a probability.
 
-    Parameters
-    ----------
-    images: list[Path]
-        Image files of any common format, or folders of them.
-    run: Path
-        A run folder. Default: the digit network that comes with the package.
-    invert: bool
-        Exchange light and dark first: for dark strokes on light paper, as MNIST has light strokes on dark ground.
-    csv: Path
-        Write file, class and lengths to this file.
+    Args:
+        images: Image files of any common format, or folders of them.
+        run: A run folder. Default: the digit network that comes with the package.
+        invert: Exchange light and dark first: for dark strokes on light paper, as MNIST has light strokes on dark
+            ground.
+        csv: Write file, class and lengths to this file.
     """
-    from maxmincaps.training.predict import Predictor, image_files
-    from maxmincaps.training.run import SHIPPED_RUN
-
     predictor = Predictor.of(run or SHIPPED_RUN, weights)
-    files = image_files(images)
-    found = [predictor.predict(path, invert=invert) for path in files]
+    found = [predictor.predict(path, invert=invert) for path in image_files(images)]
+    network = f"{weights} weights of {run or 'the network that comes with the package'}"
     if csv:
         write_csv(csv, [{"file": one.path, "class": one.predicted or "", **one.lengths} for one in found])
     if json:
         fields = ("path", "predicted", "lengths")
         print_json([{name: getattr(one, name) for name in fields} | {"weights": weights} for one in found])
-        return
-    if csv:
-        console.print_line(f"{len(found)} rows in {csv} ({weights} weights of {run or 'the network of the package'})")
-        return
-    for one in found:
-        _print_prediction(one, predictor.recipe.margin_low)
-    console.print_line(f"\n{weights} weights of {run or 'the network that comes with the package'}")
+    elif csv:
+        console.print_line(f"{len(found)} rows in {csv} ({network})")
+    else:
+        for one in found:
+            _print_prediction(one, predictor.recipe.margin_low)
+        console.print_line(f"\n{network}")
 
 
-def _print_prediction(found: "Prediction", margin: float) -> None:
+def _print_prediction(found: Prediction, margin: float) -> None:
     verdict: tuple[Any, ...] = ("  is  ", (found.predicted or "", "bold green"))
     if found.predicted is None:
         verdict = ("  is not recognised: ", (f"no length reaches {margin}", "yellow"))
@@ -142,12 +136,62 @@ def _print_prediction(found: "Prediction", margin: float) -> None:
 def verify(run: RunFolder, *, dataset: str | None = None) -> None:
     """Check that a run folder is complete and undamaged, and that its weights reproduce the stated accuracies.
 
-    Parameters
-    ----------
-    dataset: str
-        Where the run's own images are now. Default: where they were when it was trained.
+    Args:
+        dataset: Where the run's own images are now. Default: where they were when it was trained.
     """
-    from maxmincaps.training.responses import verify_run
-
     for line in verify_run(run, dataset):
         console.print(styled(("✓", "green"), f" {line}"))
+
+
+def export(
+    run: RunFolder,
+    *,
+    to: Literal["onnx", "torch", "hub", "run", "record"] = "onnx",
+    out: Path | None = None,
+    couplings: Annotated[bool, Parameter(negative="")] = False,
+    weights: Weights = "best",
+    dataset: str | None = None,
+    tolerance: float = 1e-4,
+    overwrite: Annotated[bool, Parameter(negative="")] = False,
+) -> None:
+    """Write a trained network for other programs, and check that its outputs agree with torch's.
+
+    ONNX and torch programs take any number of images, pixels in 0…1, and return lengths, poses and reconstruction.
+
+    Args:
+        to: onnx, torch (an ExportedProgram), hub (a folder that `CapsNet.from_pretrained` reads, with a model card),
+            or run (a small copy to share: one epoch's weights in half precision, and a model card; `record` is its
+            old name).
+        out: The file to write; for hub and run, the folder. Default: the run's name, here.
+        couplings: Return the couplings of the last iteration too (onnx and torch).
+        dataset: Where the run's own images are now. Without them the check uses random images.
+        tolerance: Largest difference to torch that is accepted (onnx and torch). Couplings of a child whose logits
+            have a range below 0.01 may differ by more, in proportion to 1 / range, as Max-Min divides by the range.
+        overwrite: Replace an existing file (onnx and torch).
+    """
+    made = " in a new folder" if out and not out.parent.exists() else ""
+    if couplings and to not in ("onnx", "torch"):
+        raise InputError(f"--couplings is for onnx and torch programs; {to} has the whole network")
+    if to == "hub":
+        from maxmincaps.export.card import save_for_hub
+
+        written = save_for_hub(run, out or Path(f"{run.resolve().name}-hub"), weights)
+        names = ", ".join(sorted(path.name for path in written.iterdir()))
+        console.print_line(f"wrote {written}{made}: {names} ({weights} weights)")
+    elif to in ("run", "record"):
+        from maxmincaps.export.run_copy import save_small_run
+
+        small = save_small_run(run, out or Path(f"{run.resolve().name}-small"), weights, dataset)
+        console.print_line(f"wrote {small.folder}{made}: {small.checked} ({weights} weights)")
+    else:
+        from maxmincaps.export.run import export_run
+
+        how = {"couplings": couplings, "weights": weights, "dataset": dataset}
+        done = export_run(run, to, out, **how, tolerance=tolerance, overwrite=overwrite)
+        differences = ", ".join(f"{name} {difference:.1e}" for name, difference in done.differences.items())
+        console.print_line(
+            f"wrote {done.path}{made}: {done.path.stat().st_size / 1e6:.1f} MB ({weights} weights)\n"
+            f"largest difference to torch on {done.images} {done.checked_on}: {differences}"
+        )
+        if done.differences.get("couplings", 0) > tolerance:
+            console.print_line("couplings above the tolerance are of children whose logits have a range below 0.01")

@@ -5,10 +5,12 @@ import io
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+from cyclopts import Parameter
+from cyclopts.validators import Number
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
@@ -24,6 +26,10 @@ from maxmincaps.wording import percent, pluralize
 if TYPE_CHECKING:
     from maxmincaps.training.prepare import TrainingPlan
 
+RunFolder = Annotated[Path, Parameter(help="A run folder.")]
+Weights = Annotated[Literal["best", "last"], Parameter(help="Weights of the best epoch or of the last one.")]
+Count = Annotated[int, Parameter(validator=Number(gte=1))]
+"""An option that takes a number of at least 1."""
 WIDE = 200
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
@@ -144,10 +150,12 @@ def print_json(value: Any) -> None:
     sys.stdout.write(json.dumps(value, indent=2) + "\n")
 
 
-def table(title: str, *columns: str) -> Table:
-    """Return an empty table. Columns whose name starts with # are aligned to the right."""
-    made = Table(title=title, title_justify="left", title_style="bold", header_style="bold")
+def print_table(title: str, columns: Iterable[str], rows: Iterable[Sequence[Any]], **style: Any) -> None:
+    """Print a table. Columns whose name starts with # are aligned to the right."""
+    shown = Table(title=title, title_justify="left", title_style="bold", header_style="bold", **style)
     for column in columns:
         justify = "right" if column.startswith("#") else "left"
-        made.add_column(column.removeprefix("#"), justify=justify, overflow="fold")  # names are there to be copied
-    return made
+        shown.add_column(column.removeprefix("#"), justify=justify, overflow="fold")  # names are there to be copied
+    for row in rows:
+        shown.add_row(*(cell if isinstance(cell, Text) else str(cell) for cell in row))
+    console.print(shown)

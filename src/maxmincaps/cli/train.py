@@ -3,11 +3,11 @@
 import shlex
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from cyclopts import Group, Parameter
 
-from maxmincaps.cli.terminal import ProgressBar, console, percent, table
+from maxmincaps.cli.terminal import ProgressBar, console, percent, print_table
 from maxmincaps.errors import InputError
 from maxmincaps.recipe import (
     DataSettings,
@@ -46,28 +46,21 @@ def train(
     The paper's network with Max-Min on 4,000 embedded digits: `maxmincaps train`. The same with Softmax on MNIST:
     `maxmincaps train --dataset mnist --normalization softmax`.
 
-    Parameters
-    ----------
-    out: Path
-        The run folder. Default: runs/NAME, with a name made from the recipe.
-    resume: bool
-        Continue the run in --out with its own recipe: an unfinished run, or, with more --epochs, a finished one (under
-        the schedules decay and constant).
-    recipe: Path
-        Read settings from a .json or .toml file, or from a recipe of the package by name (`maxmincaps recipe` lists
-        them). Flags override it.
-    quiet: bool
-        Print the result only.
-    tensorboard: Path
-        Write the losses and the metrics of each epoch into this folder, for `tensorboard --logdir`.
-    average: float
-        Old name of --ema-decay.
-    pace: str
-        Old name of --layer-rates.
+    Args:
+        out: The run folder. Default: runs/NAME, with a name made from the recipe.
+        resume: Continue the run in --out with its own recipe: an unfinished run, or, with more --epochs, a finished
+            one (under the schedules decay and constant).
+        recipe: Read settings from a .json or .toml file, or from a recipe of the package by name (`maxmincaps recipe`
+            lists them). Flags override it.
+        quiet: Print the result only.
+        tensorboard: Write the losses and the metrics of each epoch into this folder, for `tensorboard --logdir`.
+        average: Old name of --ema-decay.
+        pace: Old name of --layer-rates.
     """
     observers = [*([] if quiet else [ProgressBar()]), *([TensorBoard(tensorboard)] if tensorboard else [])]
     old_flags = {name: value for name, value in (("average", average), ("pace", pace)) if value is not None}
-    flags = old_flags | _given(data, network, training, machine)
+    groups = [group for group in (data, network, training, machine) if group]
+    flags = old_flags | {name: getattr(group, name) for group in groups for name in group.model_fields_set}
     if resume and out and Run(out).exists:
         if recipe:
             raise InputError("--resume uses the recipe of the run; leave --recipe out")
@@ -91,16 +84,11 @@ def train(
 def quickstart(*, out: Path = Path("quickstart"), epochs: int = 5, batch_size: int = 50, seed: int = 0) -> None:
     """Train the paper's network with Max-Min and with Softmax on 4,000 real digits, and compare them.
 
-    Parameters
-    ----------
-    out: Path
-        Folder for the runs and figures. Unfinished runs in it are continued.
-    epochs: int
-        Passes over the 4,000 training digits.
-    batch_size: int
-        Images per step.
-    seed: int
-        The same seed gives the same bits, on a CPU.
+    Args:
+        out: Folder for the runs and figures. Unfinished runs in it are continued.
+        epochs: Passes over the 4,000 training digits.
+        batch_size: Images per step.
+        seed: The same seed gives the same bits, on a CPU.
     """
     from maxmincaps.report.build import build  # imported first: if its extra is missing, nothing is trained
 
@@ -108,13 +96,8 @@ def quickstart(*, out: Path = Path("quickstart"), epochs: int = 5, batch_size: i
     console.print("The paper's network, 8,215,568 parameters, on 4,000 digits; tested on 1,000 others\n", style="bold")
     try:
         runs = [
-            fit(
-                recipe.with_changes(normalization=normalization),
-                out / normalization,
-                resume=True,
-                observer=ProgressBar(normalization),
-            )
-            for normalization in ("max-min", "softmax")
+            fit(recipe.with_changes(normalization=name), out / name, resume=True, observer=ProgressBar(name))
+            for name in ("max-min", "softmax")
         ]
     except KeyboardInterrupt:
         raise KeyboardInterrupt("stopped, nothing is lost; the same command continues") from None
@@ -145,27 +128,16 @@ def _stopped(run: Run) -> str:
     return f"stopped, nothing is lost; continue with: {again}"
 
 
-def _given(*parts: Any) -> dict[str, Any]:
-    """Return the settings that were given on the command line."""
-    return {name: getattr(part, name) for part in parts if part for name in part.model_fields_set}
-
-
 def _show_results(runs: list[Run]) -> None:
     chosen_by = " or ".join(sorted({run.result.best_chosen_by for run in runs}))
-    title = f"Test accuracy (best epoch chosen by {chosen_by} images)"
-    shown = table(title, "dataset", "normalization", "#best", "#final", "#training", "#epochs", "#time")
+    rows = []
     for run in runs:
         recipe, result = run.recipe, run.result
-        shown.add_row(
-            recipe.dataset,
-            recipe.normalization,
-            f"{percent(result.best_test_accuracy)}, epoch {result.best_epoch}",
-            percent(result.final_test_accuracy),
-            percent(result.train_accuracy),
-            str(result.epochs),
-            duration(result.seconds),
-        )
-    console.print(shown)
+        best = f"{percent(result.best_test_accuracy)}, epoch {result.best_epoch}"
+        others = (percent(result.final_test_accuracy), percent(result.train_accuracy))
+        rows.append((recipe.dataset, recipe.normalization, best, *others, result.epochs, duration(result.seconds)))
+    title = f"Test accuracy (best epoch chosen by {chosen_by} images)"
+    print_table(title, ("dataset", "normalization", "#best", "#final", "#training", "#epochs", "#time"), rows)
     for run in runs:
         if run.data.init_from_layers:
             console.print_line(f"started from {run.recipe.init_from}: {', '.join(run.data.init_from_layers)}")

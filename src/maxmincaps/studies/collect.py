@@ -7,20 +7,14 @@ from pathlib import Path
 from maxmincaps.files import make_directory, write_atomic
 from maxmincaps.studies.study import Study
 from maxmincaps.studies.table import deduplicate, read, seeds_among
-from maxmincaps.training.run import DIVERGED, Run, RunSummary
+from maxmincaps.training.run import DIVERGED, Run
 
 TEXT_FILES = ("recipe.json", "data.json", "environment.json", "history.jsonl", "steps.jsonl", DIVERGED, "result.json")
 """The files that every small copy has, if the run has them. `result.json` is last, as it marks a complete run."""
 
 
 def copy_small(run: Run, destination: Path, files: Iterable[str] = ()) -> Run:
-    """Copy a run without its weights.
-
-    Args:
-        run: The run to copy.
-        destination: The new run folder.
-        files: Tensor files to keep, compressed without loss (`NAME.xz`).
-    """
+    """Copy a run to a new folder without its weights. `files` are tensor files to keep, compressed (`NAME.xz`)."""
     make_directory(destination)
     for name in files:
         source, compressed = run.folder / name, f"{name}.xz"
@@ -35,36 +29,23 @@ def copy_small(run: Run, destination: Path, files: Iterable[str] = ()) -> Run:
 
 
 def collect(study: Study, source: Path, out: Path, studies: Iterable[Study] = ()) -> list[Run]:
-    """Copy the finished runs of a study that `out` does not have yet to `out/STUDY/RUN`, small.
+    """Copy the finished runs of a study that `out` does not have yet to `out/STUDY/RUN`, small; return the copies.
 
-    Args:
-        study: The study. Its runs of every scale are copied.
-        source: A folder with runs at any depth.
-        out: A folder such as `results`.
-        studies: Further studies whose figures need files of these runs, such as those that borrow them.
-
-    Returns:
-        The copies that were made.
+    `studies` are further studies whose figures need files of these runs, such as those that borrow them.
     """
     present = {row.fingerprint for row in read(out).rows}
     rows = [row for row in deduplicate(read(source).rows) if row.status != "unfinished"]
     seeds = seeds_among(rows)
+    needed: dict[str, list[str]] = {}  # files by the fingerprint of the run
+    for one in (study, *studies):
+        for fingerprint in _fingerprints(one, seeds):
+            needed.setdefault(fingerprint, []).extend(one.files)
     planned = _fingerprints(study, seeds)
-    needs = {name: _needing(name, (study, *studies), seeds) for one in (study, *studies) for name in one.files}
     return [
-        copy_small(Run(row.folder), out / study.name / row.name, _wanted(row, needs))
+        copy_small(Run(row.folder), out / study.name / row.name, set(needed[row.fingerprint]))
         for row in rows
         if row.fingerprint in planned and row.fingerprint not in present
     ]
-
-
-def _wanted(row: RunSummary, needs: dict[str, set[str]]) -> list[str]:
-    return [name for name, fingerprints in needs.items() if row.fingerprint in fingerprints]
-
-
-def _needing(name: str, studies: Iterable[Study], seeds: int) -> set[str]:
-    """Return the fingerprints of all runs of which some study needs the file."""
-    return {found for study in studies if name in study.files for found in _fingerprints(study, seeds)}
 
 
 def _fingerprints(study: Study, seeds: int) -> set[str]:

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import cache
 from statistics import median
 from typing import NamedTuple
@@ -20,7 +19,6 @@ from maxmincaps.training.run import RunSummary
 from maxmincaps.training.step import Learner, train_step
 from maxmincaps.training.trainer import TRAIN_ACCURACY_IMAGES
 
-STEPS = 3
 # The normalization hardly changes the time of a step; sizes, iterations and backpropagation do.
 _IRRELEVANT = {"normalization", "low", "high", "start", "routing_bias", "relu", "squash_parts", "primary_scale"}
 _RELEVANT = (
@@ -47,22 +45,11 @@ class ImageCounts(NamedTuple):
     classes: int
 
 
-@dataclass(frozen=True)
-class Cost:
-    """The estimated time of a grid.
-
-    Args:
-        seconds: Seconds of each run, by fingerprint.
-        from_runs: The fingerprints whose estimate comes from finished runs. The others were timed for a few steps.
-    """
+class Cost(NamedTuple):
+    """The estimated seconds of each run, by fingerprint, and which of them are estimated from finished runs."""
 
     seconds: dict[str, float]
-    from_runs: frozenset[str] = frozenset()
-
-    @property
-    def hours(self) -> float:
-        """The sum over all runs."""
-        return sum(self.seconds.values()) / 3600
+    from_runs: set[str]
 
 
 def estimate_cost(
@@ -70,25 +57,22 @@ def estimate_cost(
 ) -> Cost:
     """Estimate the time of each run.
 
-    Args:
-        recipes: The runs to estimate.
-        rows: Runs that exist. Finished ones of the same workload on this type of processor are used.
-        measure: Times a network for which there is no such run. Default: `measure_speed`.
+    Finished runs of the same workload on this type of processor are used. A network for which there is none is timed
+    by `measure` (default: `measure_speed`).
     """
     finished = _seconds_per_image(rows)
     speeds: dict[Workload, Speed] = {}
-    seconds, from_runs = {}, set()
+    cost = Cost({}, set())
     for recipe in recipes:
-        workload = workload_of(recipe)
-        images = recipe.epochs * count_images(recipe).train
+        workload, fingerprint = workload_of(recipe), recipe.fingerprint()
         if workload in finished:
-            seconds[recipe.fingerprint()] = median(finished[workload]) * images
-            from_runs.add(recipe.fingerprint())
+            cost.seconds[fingerprint] = median(finished[workload]) * recipe.epochs * count_images(recipe).train
+            cost.from_runs.add(fingerprint)
             continue
         if workload not in speeds:
             speeds[workload] = (measure or measure_speed)(recipe)
-        seconds[recipe.fingerprint()] = estimate_seconds(recipe, speeds[workload])
-    return Cost(seconds, frozenset(from_runs))
+        cost.seconds[fingerprint] = estimate_seconds(recipe, speeds[workload])
+    return cost
 
 
 def _seconds_per_image(rows: Iterable[RunSummary]) -> dict[Workload, list[float]]:
@@ -134,16 +118,14 @@ def estimate_seconds(recipe: Recipe, speed: Speed) -> float:
 def count_images(recipe: Recipe) -> ImageCounts:
     """Return the images of a recipe, without downloading a dataset of the catalogue."""
     if recipe.dataset in DATASETS:
-        dataset = DATASETS[recipe.dataset]
-        shape, train, test, classes = dataset.shape, dataset.train, dataset.test, len(dataset.classes)
+        known = DATASETS[recipe.dataset]
+        shape, train, test, classes = known.shape, known.train, known.test, known.classes
     else:
-        both = [
-            load(recipe.dataset, split, image_size=recipe.image_size, grey=recipe.grey) for split in ("train", "test")
-        ]
-        shape = (both[0].channels, both[0].height, both[0].width)
-        train, test, classes = len(both[0]), len(both[1]), len(both[0].classes)
+        how = {"image_size": recipe.image_size, "grey": recipe.grey}
+        own, others = (load(recipe.dataset, split, **how) for split in ("train", "test"))
+        shape, train, test, classes = (own.channels, own.height, own.width), len(own), len(others), own.classes
     left = train - recipe.validation
-    return ImageCounts(shape, min(recipe.train_images or left, left), test, classes)
+    return ImageCounts(shape, min(recipe.train_images or left, left), test, len(classes))
 
 
 def measure_speed(recipe: Recipe) -> Speed:
@@ -164,25 +146,17 @@ def measure_speed(recipe: Recipe) -> Speed:
 
         @torch.inference_mode()
         def test() -> None:
-            plain(tested)
+            plain(tested).lengths.sum().item()  # waits until the device has finished, as a training step does
 
         step()  # the first step allocates memory and chooses kernels
-        training, testing = (_fastest(task, here.device) for task in (step, test))
-        return Speed(recipe.batch_size / training, len(tested) / testing)
+        return Speed(recipe.batch_size / _fastest(step), len(tested) / _fastest(test))
 
 
-def _fastest(task: Callable[[], None], device: torch.device) -> float:
-    """Return the seconds of the fastest of a few calls: other work of the machine can only slow them down."""
+def _fastest(task: Callable[[], None]) -> float:
+    """Return the seconds of the fastest of three calls: other work of the machine can only slow them down."""
     times = []
-    for _ in range(STEPS):
-        _synchronize(device)
+    for _ in range(3):
         before = time.perf_counter()
         task()
-        _synchronize(device)
         times.append(time.perf_counter() - before)
     return min(times)
-
-
-def _synchronize(device: torch.device) -> None:
-    if device.type != "cpu":
-        torch.accelerator.synchronize(device)

@@ -1,15 +1,13 @@
 """SQL queries over run folders, answered by DuckDB. The files are the only store."""
 
 import json
-from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from maxmincaps.errors import InputError, import_extra
-from maxmincaps.recipe import IDENTITY
+from maxmincaps.recipe import IDENTITY, Recipe
 from maxmincaps.studies import STUDIES
-from maxmincaps.studies.table import table
+from maxmincaps.studies.table import read
 from maxmincaps.training.run import Run, RunSummary
 from maxmincaps.training.schema import EpochMetrics, RunResult
 
@@ -28,18 +26,9 @@ _DATA_COLUMNS = {
     "rates": "used_rates",
 }
 _MACHINE_COLUMNS = ("started_at", "maxmincaps", "commit", "torch", "processor")
-COLUMNS = {
-    "runs": (
-        *("run", "folder", "fingerprint", "status", *IDENTITY, "epochs_done", *_RESULT_COLUMNS),
-        *(*_DATA_COLUMNS.values(), *_MACHINE_COLUMNS, "used_precision"),
-    ),
-    "history": ("run", "fingerprint", *EpochMetrics.model_fields),
-}
-"""Columns that a table has even if it is empty."""
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(NamedTuple):
     """The result of a query."""
 
     columns: list[str]
@@ -51,7 +40,9 @@ def query(folder: Path | str, sql: str) -> Answer:
     duckdb = import_extra("report", "duckdb")
     connection = duckdb.connect(":memory:")
     try:
-        _refuse_all_but_one_select(duckdb, connection, sql)
+        statements = connection.extract_statements(sql)
+        if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
+            raise InputError("--sql: expected one SELECT; run folders cannot be changed by a query")
         for name, rows in tables(folder).items():
             _fill(connection, name, rows)
         # After this neither files nor the network can be reached, and no statement can change that.
@@ -83,8 +74,13 @@ def tables(folder: Path | str) -> dict[str, list[Row]]:
         for entry in study.entries(scale)
     ]
     paper = [{"study": study.name, **vars(value)} for study in STUDIES.values() for value in study.paper]
-    runs = table(folder)
-    return {"runs": [run_row(run) for run in runs], "history": history_rows(runs), "studies": plan, "paper": paper}
+    runs = read(folder).rows
+    history = [
+        {"run": run.name, "fingerprint": run.fingerprint, **line.model_dump(mode="json")}
+        for run in runs
+        for line in Run(run.folder).history
+    ]
+    return {"runs": [run_row(run) for run in runs], "history": history, "studies": plan, "paper": paper}
 
 
 def run_row(run: RunSummary) -> Row:
@@ -110,34 +106,22 @@ def run_row(run: RunSummary) -> Row:
     }
 
 
-def history_rows(runs: Iterable[RunSummary]) -> list[Row]:
-    """Return a row for every epoch of every run."""
-    return [
-        {"run": run.name, "fingerprint": run.fingerprint, **line.model_dump(mode="json")}
-        for run in runs
-        for line in Run(run.folder).history
-    ]
-
-
-def _refuse_all_but_one_select(duckdb: Any, connection: Any, sql: str) -> None:
-    statements = connection.extract_statements(sql)
-    if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
-        raise InputError("--sql: expected one SELECT; run folders cannot be changed by a query")
-
-
 def _fill(connection: Any, name: str, rows: list[Row]) -> None:
-    columns = list(dict.fromkeys([*COLUMNS.get(name, ()), *(column for row in rows for column in row)]))
-    values = {column: [_sql_value(row.get(column)) for row in rows] for column in columns}
+    """Create a table. It has its columns even if it is empty."""
+    columns = list(dict.fromkeys(column for row in [_EMPTY.get(name, {}), *rows] for column in row))
+    values = {column: [_plain(row.get(column)) for row in rows] for column in columns}
     types = {column: _sql_type(found) for column, found in values.items()}
-    connection.execute(f"CREATE TABLE {name} ({', '.join(f'{_quoted(column)} {types[column]}' for column in columns)})")
+    quoted = ['"' + column.replace('"', '""') + '"' for column in columns]
+    described = ", ".join(f"{column} {kind}" for column, kind in zip(quoted, types.values(), strict=True))
+    connection.execute(f"CREATE TABLE {name} ({described})")
     if rows:
         # Whole columns at once: row by row would take seconds.
         lists = ", ".join(f"unnest(?::{types[column]}[])" for column in columns)
         connection.execute(f"INSERT INTO {name} SELECT {lists}", list(values.values()))
 
 
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
+def _plain(value: Any) -> Any:
+    return json.dumps(value) if isinstance(value, list | tuple | dict) else value
 
 
 def _sql_type(values: list[Any]) -> str:
@@ -149,5 +133,8 @@ def _sql_type(values: list[Any]) -> str:
     return "DOUBLE" if kinds <= {int, float} else "VARCHAR"
 
 
-def _sql_value(value: Any) -> Any:
-    return json.dumps(value) if isinstance(value, list | tuple | dict) else value
+_EMPTY: dict[str, Row] = {
+    "runs": run_row(RunSummary(Path(), Recipe(), "unfinished", 0)),
+    "history": dict.fromkeys(("run", "fingerprint", *EpochMetrics.model_fields)),
+}
+"""A row of each table that may have none."""

@@ -15,8 +15,10 @@ A study file is Python code that assigns a `Study` to the name `STUDY`:
 `maxmincaps study run widths.py` trains its runs, `maxmincaps study report widths.py` prints their accuracies.
 """
 
+import importlib
 import re
 import runpy
+import sys
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from inspect import cleandoc
@@ -268,16 +270,30 @@ def load_study(path: Path | str) -> Study:
     Raises:
         InputError: If the file is missing, raises an exception, or assigns no study.
     """
-    if not Path(path).is_file():
-        raise InputError(f"{path}: there is no such study file")
-    try:
-        names = runpy.run_path(str(path))
-    except Exception as error:
-        raise InputError(f"{path}: cannot be executed: {type(error).__name__}: {one_line(error)}") from error
+    names = import_user_module(str(path))
     study = names.get("STUDY")
     if not isinstance(study, Study):
         raise InputError(f"{path}: expected a study file that assigns a Study to the name STUDY")
     return replace(study, about=study.about or names.get("__doc__") or study.claim)
+
+
+def import_user_module(name: str) -> dict[str, Any]:
+    """Execute a .py file, or import a module by its name, also from the current folder, and return its names.
+
+    Raises:
+        InputError: If it cannot be imported.
+    """
+    try:
+        if name.endswith(".py"):
+            return runpy.run_path(name)
+        # Only for this import: a file of the current folder must not take the place of a library's module later.
+        sys.path.insert(0, str(Path.cwd()))
+        try:
+            return vars(importlib.import_module(name))
+        finally:
+            sys.path.remove(str(Path.cwd()))
+    except Exception as error:
+        raise InputError(f"{name}: cannot be imported: {type(error).__name__}: {one_line(error)}") from error
 
 
 def unique(recipes: Iterable[Recipe]) -> list[Recipe]:

@@ -2,8 +2,8 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from maxmincaps.errors import InputError
 from maxmincaps.recipe import Recipe
@@ -17,17 +17,11 @@ MOST_SEEDS = 100
 """Larger seeds are a user's own, not further runs of a study."""
 
 
-@dataclass(frozen=True)
-class Reading:
-    """The runs below a folder.
-
-    Args:
-        rows: The readable runs.
-        notes: One line for each folder that could not be read.
-    """
+class Reading(NamedTuple):
+    """The readable runs below a folder, and one line for each folder that could not be read."""
 
     rows: list[RunSummary]
-    notes: list[str] = field(default_factory=list)
+    notes: list[str]
 
 
 def read(folder: Path | str) -> Reading:
@@ -48,11 +42,6 @@ def deduplicate(rows: Sequence[RunSummary]) -> list[RunSummary]:
     return [row for row in rows if row is furthest[row.fingerprint]]
 
 
-def table(folder: Path | str) -> list[RunSummary]:
-    """Return the summary of every readable run below a folder."""
-    return read(folder).rows
-
-
 def seeds_among(rows: Iterable[RunSummary]) -> int:
     """Return how many seeds of a study to look for. There may be runs of more seeds than a scale has."""
     return 1 + max((row.recipe.seed for row in rows if row.recipe.seed < MOST_SEEDS), default=0)
@@ -61,13 +50,8 @@ def seeds_among(rows: Iterable[RunSummary]) -> int:
 def study_rows(study: Study, scale: str, rows: Iterable[RunSummary], seeds: int | None = None) -> list[RunSummary]:
     """Return the finished runs of a study at a scale, each with its `line` and `value`.
 
-    A run that belongs to several lines is returned for each. Diverged runs are included; they have no result.
-
-    Args:
-        study: The study.
-        scale: One of its scales.
-        rows: Runs to choose from.
-        seeds: Number of seeds, instead of as many as the scale has.
+    A run that belongs to several lines is returned for each. Diverged runs are included; they have no result. `seeds`
+    replaces the number of seeds of the scale.
     """
     found = {row.fingerprint: row for row in deduplicate(list(rows)) if row.status != "unfinished"}
     return [

@@ -1,23 +1,52 @@
-"""`maxmincaps poll …`: ask people about the images that networks get wrong, and read the answers."""
+"""`maxmincaps app` and `maxmincaps poll …`: serve the explorer; ask people about images, and read their answers."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
 from maxmincaps.analysis import poll as polls
 from maxmincaps.analysis import poll_results as results
-from maxmincaps.cli.explorer import Host, Port
-from maxmincaps.cli.terminal import console, table, write_csv
-from maxmincaps.errors import InputError
+from maxmincaps.cli.terminal import Weights, console, print_table, write_csv
+from maxmincaps.errors import InputError, import_extra
+from maxmincaps.training.run import SHIPPED_RUN
 from maxmincaps.wording import pluralize
 
 if TYPE_CHECKING:
     from maxmincaps.app.store import Store
 
+Host = Annotated[
+    str, Parameter(help="Address to listen on. Any but this machine's own (127.0.0.1) requires a token from visitors.")
+]
+Port = Annotated[int, Parameter(help="Port to listen on; 0 for any free one.")]
 DEFAULT = Path("poll.sqlite")
 File = Annotated[Path, Parameter(help="The poll's file.")]
+
+
+def app(
+    *runs: Annotated[
+        Path, Parameter(help="Folders of trained runs. Default: the digit network that comes with the package.")
+    ],
+    weights: Weights = "best",
+    host: Host = "127.0.0.1",
+    port: Port = 7860,
+) -> None:
+    """Serve the explorer until Ctrl-C: draw or upload an image, and see how two runs or two normalizations route it."""
+    from maxmincaps.app.runs import find_runs
+
+    folders = find_runs(runs or [SHIPPED_RUN], needs=f"{weights}.safetensors")
+    import_extra("app", "gradio")
+    from maxmincaps.app.serve import Listener
+
+    listener = Listener.open(host, port)
+    shown = ", ".join(map(str, folders)) if runs else "the digit network that comes with the package"
+    console.print_line(f"showing {shown} ({weights} weights)")
+    from maxmincaps.app.explorer import MOST_BYTES, POLICY, explorer_page
+
+    page = explorer_page(folders, weights)
+    console.print_line(f"open {listener.address} in a browser; Ctrl-C stops")
+    listener.serve(page, policy=POLICY, most_bytes=MOST_BYTES)
 
 
 def open_(
@@ -35,19 +64,14 @@ def open_(
     Each answer is stored at once. After a stop or a kill the same command continues, and `maxmincaps poll open` alone
     continues poll.sqlite.
     """
-    from maxmincaps.errors import import_extra
-
     import_extra("app", "uvicorn")
     from maxmincaps.app.poll import MOST_BYTES, POLICY, poll_page
     from maxmincaps.app.serve import Listener, is_loopback
 
-    numbers = _numbers(images)
-    store = _store(runs, numbers, out)
+    store = _store(runs, _numbers(images), out)
     listener = Listener.open(host, port, store.token)
-    was_closed = not store.is_open
+    again = "" if store.is_open else ", opened again"
     store.set_open(True)
-
-    again = ", opened again" if was_closed else ""
     console.print_line(f"{pluralize(len(store.images), 'image')}, answers go to {out}{again}")
     console.print_line(_invitation(listener.address, is_loopback(host)))
     listener.serve(poll_page(store), policy=POLICY, most_bytes=MOST_BYTES)
@@ -66,8 +90,7 @@ def close(poll: File = DEFAULT) -> None:
     store = Store.existing(poll)
     store.set_open(False)
     store.close()
-    found = polls.read(poll)
-    console.print_line(f"{poll} is closed: {_counts(found)}")
+    console.print_line(f"{poll} is closed: {_counts(polls.read(poll))}")
 
 
 def status(poll: File = DEFAULT) -> None:
@@ -77,13 +100,13 @@ def status(poll: File = DEFAULT) -> None:
         f"{poll} is {'open' if found.is_open else 'closed'}: {_counts(found)}, "
         f"{found.finished:,} of them to all {pluralize(len(found.questions), 'image')}"
     )
-    shown = table("Answers", "#image", "#label", "#network", "#answers", "#cannot tell", "most people say")
+    rows = []
     for question in found.questions:
         named = question.counts.max() > question.cannot_tell
         most = found.classes[int(question.counts.argmax())] if named else "cannot tell" if question.answers else "–"
         label, prediction = found.classes[question.label], found.classes[question.prediction]
-        shown.add_row(str(question.image), label, prediction, str(question.answers), str(question.cannot_tell), most)
-    console.print(shown)
+        rows.append((question.image, label, prediction, question.answers, question.cannot_tell, most))
+    print_table("Answers", ("#image", "#label", "#network", "#answers", "#cannot tell", "most people say"), rows)
 
 
 def _counts(found: polls.Poll) -> str:
@@ -105,15 +128,17 @@ def report(
     found = polls.read(poll)
     folder = out or poll.with_name(f"{poll.stem}-report")
     folder.mkdir(parents=True, exist_ok=True)
-    write_csv(folder / "table_3.csv", [row._asdict() for row in results.table_3(found)])
-    write_csv(folder / "table_3_paper.csv", [row._asdict() for row in results.paper_rows()])
-    write_csv(folder / "answers.csv", [row._asdict() for row in results.answer_rows(found)])
-    _draw(found, folder)
+    ours, paper = results.table_3(found), results.paper_rows()
+    for name, rows in (("table_3", ours), ("table_3_paper", paper), ("answers", results.answer_rows(found))):
+        write_csv(folder / f"{name}.csv", [row._asdict() for row in rows])
+    if shown := results.examples(found):
+        from maxmincaps.report.poll import human_or_network
+        from maxmincaps.report.style import save
+
+        save(human_or_network(shown, found.classes, found.models), folder, "figure_10")
     counts = _people(found.people), pluralize(found.models, "network"), pluralize(len(found.questions), "image")
-    title = f"Table 3: {', '.join(counts)} of {found.dataset}"
-    names = found.classes
-    console.print(_table_3(title, results.table_3(found), lambda label: names[label]))
-    console.print(_table_3("The paper's: 120 people, 3 networks, 6 of 17 images", results.paper_rows(), str))
+    _print_table_3(f"Table 3: {', '.join(counts)} of {found.dataset}", ours, found.classes.__getitem__)
+    _print_table_3("The paper's: 120 people, 3 networks, 6 of 17 images", paper, str)
     console.print_line(results.agreement(found))
     console.print_line(f"wrote {folder}")
 
@@ -138,29 +163,20 @@ def _numbers(images: str | None) -> list[int] | None:
         raise InputError(f"--images: expected numbers, as in 1,2,3, found {images!r}") from None
 
 
-def _draw(found: polls.Poll, folder: Path) -> None:
-    shown = results.examples(found)
-    if not shown:
-        return
-    from maxmincaps.report.poll import human_or_network
-    from maxmincaps.report.style import save
-
-    save(human_or_network(shown, found.classes, found.models), folder, "figure_10")
-
-
-def _table_3(title: str, rows: Sequence[results.PollRow], name: Callable[[int], str]) -> Any:
+def _print_table_3(title: str, rows: Sequence[results.PollRow], name: Callable[[int], str]) -> None:
     columns = ("#image", "#label", "#people/network", "#prediction", "#people/network", "people agree with")
-    shown = table(title, *columns)
-    for row in rows:
-        shown.add_row(
-            str(row.image),
+    cells = [
+        (
+            row.image,
             name(row.label),
             f"{_share(row.people_on_label)}/{row.network_on_label:.2f}",
             name(row.prediction),
             f"{_share(row.people_on_prediction)}/{row.network_on_prediction:.2f}",
             row.people_agree_with,
         )
-    return shown
+        for row in rows
+    ]
+    print_table(title, columns, cells)
 
 
 def _share(share: float | None) -> str:
