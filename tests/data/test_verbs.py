@@ -1,5 +1,6 @@
 """The commands `maxmincaps data …`."""
 
+import os
 import sys
 
 import pytest
@@ -82,3 +83,10 @@ def test_without_matplotlib_the_extra_is_named(cache, tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "meta_path", [WithoutMatplotlib(), *sys.meta_path])
     with pytest.raises(InputError, match="this needs the optional part report"):
         data.show("mnist-5k", out=tmp_path / "digits.png", cache=cache)
+
+
+@pytest.mark.parametrize("name", ["pipe", "pipe.npz"])
+def test_a_named_pipe_is_called_one(name, tmp_path):
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(InputError, match=f"{name}: expected .* found a named pipe"):
+        data.show(str(tmp_path / name))

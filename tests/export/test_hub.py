@@ -3,7 +3,9 @@
 import json
 import resource
 import shutil
+import time
 from types import SimpleNamespace
+from unittest.mock import MagicMock
 
 import pytest
 import torch
@@ -178,5 +180,15 @@ def test_a_network_comes_from_the_hub_by_its_name(run, tmp_path, monkeypatch):
         return str(tmp_path / "hub" / filename)
 
     monkeypatch.setattr(hub, "hf_hub_download", download)
+    monkeypatch.setattr(hub, "get_session", MagicMock)
     assert same_answers(load_network(run), CapsNet.from_pretrained("you/capsules"))
     assert asked == [("you/capsules", "config.json"), ("you/capsules", "model.safetensors")]
+
+
+def test_a_hub_that_cannot_be_reached_is_an_error_within_seconds(command, tmp_path, monkeypatch):
+    """The library would retry for half a minute."""
+    monkeypatch.setattr(hub.constants, "ENDPOINT", "http://127.0.0.1:1")
+    began = time.monotonic()
+    code, printed = command("train", "--init-from", "owner/name", "--epochs", 1, "--out", tmp_path / "run")
+    assert (code, "owner/name: neither a run folder nor a hub model" in printed) == (2, True), printed
+    assert time.monotonic() - began < 15

@@ -39,7 +39,7 @@ def test_what_lies_in_the_way_is_not_written_over(run, tmp_path, command):
 
 
 def test_an_unfinished_run_is_not_shared(tmp_path, run):
-    from maxmincaps.export.run_copy import save_small_run
+    from maxmincaps.export.card import save_small_run
 
     (tmp_path / "run").mkdir()
     for name in ("recipe.json", "data.json", "environment.json"):
@@ -51,33 +51,33 @@ def test_an_unfinished_run_is_not_shared(tmp_path, run):
 
 @pytest.mark.parametrize("part", ["save_tensors", "class_lengths"])
 def test_a_small_copy_that_could_not_be_made_leaves_nothing(tmp_path, run, monkeypatch, part):
-    from maxmincaps.export import run_copy
+    from maxmincaps.export import card
 
     def fails(*_):
         raise InputError("no space left")
 
-    monkeypatch.setattr(run_copy, part, fails)
+    monkeypatch.setattr(card, part, fails)
     with pytest.raises(InputError, match="no space left"):
-        run_copy.save_small_run(run, tmp_path / "small")
+        card.save_small_run(run, tmp_path / "small")
     assert not any(tmp_path.iterdir())
 
 
 def test_a_small_copy_does_not_contain_the_path_of_the_users_images(tmp_path, run, monkeypatch):
-    from maxmincaps.export import run_copy
+    from maxmincaps.export import card
 
     shutil.copytree(run, tmp_path / "run")
     own = Run(tmp_path / "run")
     own.write("recipe.json", own.recipe.with_changes(dataset="secret/patients").to_json())
     own.write("data.json", own.data.model_copy(update={"name": "secret/patients", "dataset_path": "/secret/patients"}))
-    monkeypatch.setattr(run_copy, "images_seen", lambda *_: SimpleNamespace(test=load("mnist-5k", "test")))
-    shared = run_copy.save_small_run(own.folder, tmp_path / "small", "last")
+    monkeypatch.setattr(card, "images_seen", lambda *_: SimpleNamespace(test=load("mnist-5k", "test")))
+    shared = card.save_small_run(own.folder, tmp_path / "small", "last")
     texts = [path.read_text() for path in shared.folder.iterdir() if path.suffix != ".safetensors"]
     assert not any("secret" in text for text in texts)
     assert any('load_network("this folder", "last")' in text for text in texts)
 
 
 def test_a_run_whose_images_are_not_here_is_shared_after_a_check_on_random_ones(tmp_path, run):
-    from maxmincaps.export.run_copy import save_small_run
+    from maxmincaps.export.card import save_small_run
 
     own = Run(shutil.copytree(run, tmp_path / "run"))
     own.write("recipe.json", own.recipe.with_changes(dataset="gone.npz").to_json())

@@ -121,6 +121,5 @@ def test_whole_matrix_max_min_spans_0_to_1_over_each_image():
 
 
 def test_the_recipe_thorough_is_the_one_that_was_studied():
-    last = find_study(str(ROOT / "research" / "layer_wise_rates.py")).lines[-1]
-    named = Recipe.from_file("thorough")
-    assert named == Recipe(epochs=named.epochs, **last.settings)
+    study, named = find_study(str(ROOT / "research" / "layer_wise_rates.py")), Recipe.from_file("thorough")
+    assert named == Recipe(epochs=named.epochs, **study.settings, **study.lines[-1].settings)

@@ -30,7 +30,7 @@ def test_a_network_is_not_measured_again_on_images_that_have_come_since(tiny, tm
 
 
 def test_images_that_were_moved_are_named_and_the_run_is_sound_again(tiny, tmp_path):
-    from maxmincaps.export.run import export_run
+    from maxmincaps.export.program import export_run
 
     images = np.random.default_rng(0).integers(0, 256, (40, 24, 24), dtype=np.uint8)
     own, moved = tmp_path / "own.npz", tmp_path / "moved.npz"

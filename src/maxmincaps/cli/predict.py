@@ -179,12 +179,12 @@ def export(
         names = ", ".join(sorted(path.name for path in written.iterdir()))
         console.print_line(f"wrote {written}{made}: {names} ({weights} weights)")
     elif to in ("run", "record"):
-        from maxmincaps.export.run_copy import save_small_run
+        from maxmincaps.export.card import save_small_run
 
         small = save_small_run(run, out or Path(f"{run.resolve().name}-small"), weights, dataset)
         console.print_line(f"wrote {small.folder}{made}: {small.checked} ({weights} weights)")
     else:
-        from maxmincaps.export.run import export_run
+        from maxmincaps.export.program import export_run
 
         how = {"couplings": couplings, "weights": weights, "dataset": dataset}
         done = export_run(run, to, out, **how, tolerance=tolerance, overwrite=overwrite)

@@ -1,7 +1,8 @@
 """`maxmincaps study`: run and report the paper's tables and figures, or a user's own study file."""
 
 import sys
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -134,10 +135,11 @@ def run(
     if not (yes or _confirmed()):
         return
     modules = [*imported_modules, *([str(Path(name).resolve())] if is_study_file(name) else [])]
-    with _client(workers, scheduler) as client, LaunchBar() as bar:
-        how = {"on_progress": bar.move, "on_finished": bar.print_outcome, "weights": weights, "modules": modules}
+    with _client(workers, scheduler) as client, _progress_bar() as move:
         try:
-            outcomes = launch(missing, out, client, **how)
+            outcomes = launch(
+                missing, out, client, on_progress=move, on_finished=_print_outcome, weights=weights, modules=modules
+            )
         except KeyboardInterrupt:
             raise KeyboardInterrupt("stopped, nothing is lost; the same command continues") from None
     failed = [outcome.message for outcome in outcomes.values() if outcome.status == "failed"]
@@ -242,10 +244,9 @@ def _announce_cost(missing: list[Recipe], folders: list[Path], workers: int) -> 
 def _confirmed() -> bool:
     if not sys.stdin.isatty():
         raise InputError("stdin is not a terminal; pass --yes to start without asking")
-    try:
+    with suppress(EOFError):  # Ctrl-D
         return console.input("start? [y/N] ").strip().lower() in ("y", "yes")
-    except EOFError:  # Ctrl-D
-        return False
+    return False
 
 
 def _client(workers: int, scheduler: str | None) -> "AbstractContextManager[Client | None]":
@@ -256,33 +257,24 @@ def _client(workers: int, scheduler: str | None) -> "AbstractContextManager[Clie
     return connect(scheduler) if scheduler else local_cluster(workers)
 
 
-class LaunchBar:
-    """Draws one bar for all runs, and prints a line for each run that ends."""
+@contextmanager
+def _progress_bar() -> "Iterator[Callable[[launch.Progress], None]]":
+    """Draw one bar for all runs, and yield the function that moves it."""
+    columns = (
+        *(TextColumn("{task.fields[finished]} runs"), BarColumn(), TextColumn("{task.percentage:>3.0f} %")),
+        *(TimeElapsedColumn(), TextColumn("left {task.fields[left]}   {task.fields[running]}")),
+    )
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("", total=1.0, finished="…", left="…", running="")
 
-    def __enter__(self) -> "LaunchBar":
-        self.bar = Progress(
-            TextColumn("{task.fields[finished]} runs"),
-            BarColumn(),
-            TextColumn("{task.percentage:>3.0f} %"),
-            TimeElapsedColumn(),
-            TextColumn("left {task.fields[left]}   {task.fields[running]}"),
-            console=console,
-            transient=True,
-        )
-        self.task = self.bar.add_task("", total=1.0, finished="…", left="…", running="")
-        self.bar.start()
-        return self
+        def move(progress: "launch.Progress") -> None:
+            left = "…" if progress.remaining_s is None else str(timedelta(seconds=round(progress.remaining_s)))
+            running = f"{progress.running} running" if progress.running else ""
+            finished = f"{progress.finished} of {progress.runs}"
+            bar.update(task, completed=progress.fraction, finished=finished, left=left, running=running)
 
-    def __exit__(self, *_: object) -> None:
-        self.bar.stop()
+        yield move
 
-    def move(self, progress: "launch.Progress") -> None:
-        """Move the bar."""
-        left = "…" if progress.remaining_s is None else str(timedelta(seconds=round(progress.remaining_s)))
-        running = f"{progress.running} running" if progress.running else ""
-        finished = f"{progress.finished} of {progress.runs}"
-        self.bar.update(self.task, completed=progress.fraction, finished=finished, left=left, running=running)
 
-    def print_outcome(self, name: str, outcome: "launch.Outcome") -> None:
-        """Print how a run ended."""
-        console.print_line(f"{name}  {outcome.status}  {outcome.message}")
+def _print_outcome(name: str, outcome: "launch.Outcome") -> None:
+    console.print_line(f"{name}  {outcome.status}  {outcome.message}")

@@ -22,7 +22,6 @@ from torch import Tensor, nn
 
 from maxmincaps.capsules.layers import PrimaryCapsules
 from maxmincaps.capsules.network import CapsNet
-from maxmincaps.capsules.routing import squash
 from maxmincaps.capsules.shapes import Images, Parts
 from maxmincaps.errors import InputError, check_name, one_line
 
@@ -31,23 +30,16 @@ Pair = tuple[Tensor, Tensor]
 """Weight and bias of one layer."""
 
 
-class FlatCapsules(nn.Module):
-    """PrimaryCapsules whose capsules are numbers that follow one another in memory, at neighbouring places.
-
-    Args:
-        primary: The layer whose convolution and settings are used.
-    """
+class FlatCapsules(PrimaryCapsules):
+    """PrimaryCapsules whose capsules are numbers that follow one another in memory, at neighbouring places."""
 
     def __init__(self, primary: PrimaryCapsules) -> None:
-        super().__init__()
-        self.convolution, self.part_pose = primary.convolution, primary.part_pose
-        self.relu, self.squash, self.scale = primary.relu, primary.squash, primary.scale
+        nn.Module.__init__(self)
+        vars(self).update(vars(primary))  # the same convolution and settings
 
-    def forward(self, features: Images) -> Parts:
-        """Return the poses of all capsules, (batch, child, part)."""
-        maps = self.convolution(features) * self.scale
-        parts = (maps.relu() if self.relu else maps).flatten(1).unflatten(1, (-1, self.part_pose))
-        return squash(parts) if self.squash else parts
+    def grouped(self, maps: Images) -> Parts:
+        """Group numbers that follow one another into capsules."""
+        return maps.flatten(1).unflatten(1, (-1, self.part_pose))
 
 
 def network_from_weights(

@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
-from huggingface_hub import HfApi, ModelCard, ModelCardData, constants, hf_hub_download
+from huggingface_hub import HfApi, ModelCard, ModelCardData, constants, get_session, hf_hub_download
 from pydantic import PositiveInt, ValidationError
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
@@ -26,6 +26,8 @@ from maxmincaps.recipe import NetworkSettings, in_words
 from maxmincaps.training.checkpoint import check_finite
 
 CONFIG, WEIGHTS, CARD = constants.CONFIG_NAME, constants.SAFETENSORS_SINGLE_FILE, constants.REPOCARD_NAME
+REACHED_WITHIN_S = 5
+"""If the hub does not answer within so many seconds, only files that were downloaded before are used."""
 DESCRIPTIONS = ("id2label", "label2id")
 """Entries of config.json that describe the classes and are no settings of the network."""
 
@@ -38,18 +40,12 @@ class _Config(NetworkSettings):
 
 
 def save(network: CapsNet, folder: Path | str, card_facts: Mapping[str, Any] | None = None) -> Path:
-    """Write config.json, weights and model card into a folder.
+    """Write config.json, weights and model card into a folder, and return the folder.
 
     Args:
-        network: Any `CapsNet` whose normalization has a name.
+        network: Any `CapsNet` whose normalization has a name. Of others nothing is written.
         folder: Where to write; it is created if it does not exist.
         card_facts: What the model card should say beyond the settings, such as `accuracy` (see card.md.jinja).
-
-    Returns:
-        The folder.
-
-    Raises:
-        InputError: If config.json could not describe this network. Nothing is written then.
     """
     _check_savable(network, folder)
     folder = Path(folder)
@@ -79,10 +75,7 @@ def push(
         card_facts: See `save`.
         private: Whether a new repository is private.
         token: The access token. Default: the one that `hf auth login` stored.
-        **settings: Further arguments of `HfApi.upload_folder`, such as `commit_message`.
-
-    Returns:
-        What `HfApi.upload_folder` returns: a description of the commit.
+        **settings: Further arguments of `HfApi.upload_folder`, such as `commit_message`. Its result is returned.
     """
     _check_savable(network, repo_id)
     api = HfApi(token=token)
@@ -106,7 +99,7 @@ def load(name: str | Path, *, map_location: str = "cpu", where: Mapping[str, Any
     Raises:
         InputError: If config.json or the weights cannot be read, or do not fit together.
     """
-    config, weights = (_file(name, file, where) for file in (CONFIG, WEIGHTS))
+    config, weights = _files(name, where)
     network = _unfilled({**_read_config(config), **settings}, config)
     try:
         check_regular(weights)
@@ -144,10 +137,15 @@ def _config_json(network: CapsNet) -> str:
     return json.dumps(network.config, indent=2, sort_keys=True)
 
 
-def _file(name: str | Path, file: str, where: Mapping[str, Any]) -> Path:
+def _files(name: str | Path, where: Mapping[str, Any]) -> list[Path]:
+    """Return config.json and weights of a folder or of a repository, from the hub or from its cache on this machine."""
     if Path(name).is_dir():
-        return Path(name) / file
-    return Path(hf_hub_download(str(name), file, **where))
+        return [Path(name) / CONFIG, Path(name) / WEIGHTS]
+    try:
+        get_session().head(constants.ENDPOINT, timeout=REACHED_WITHIN_S)
+    except Exception:  # of the library below, which differs by version
+        where = {**where, "local_files_only": True}  # otherwise it would retry for half a minute
+    return [Path(hf_hub_download(str(name), file, **where)) for file in (CONFIG, WEIGHTS)]
 
 
 def _read_config(path: Path) -> dict[str, Any]:

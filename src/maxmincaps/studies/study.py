@@ -19,9 +19,9 @@ import importlib
 import re
 import runpy
 import sys
+import tomllib
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from inspect import cleandoc
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -214,7 +214,6 @@ class Study:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "title", self.title or self.name)
-        object.__setattr__(self, "about", cleandoc(self.about))
 
     def entries(self, scale: str, seeds: int | None = None) -> list[Entry]:
         """Return the runs of a scale, those of seed 0 first.
@@ -253,6 +252,17 @@ class Study:
         """Return the number that the paper reports, or None."""
         found = (p for p in self.paper if (p.measure, p.dataset, p.line) == (measure, dataset, line))
         return next(found, None)
+
+
+_DESCRIPTIONS = tomllib.loads(Path(__file__).with_name("descriptions.toml").read_text(encoding="utf-8"))
+
+
+def described(name: str, **grid: Any) -> Study:
+    """Return a study of the package: its title, claim, description and the paper's numbers are in descriptions.toml."""
+    facts = _DESCRIPTIONS[name]
+    about = _DESCRIPTIONS[facts.get("about_as", name)]["about"]
+    paper = tuple(PaperValue(**value) for value in facts.get("paper", ()))
+    return Study(name, facts["title"], facts["claim"], about, paper, **grid)
 
 
 def is_study_file(name: str) -> bool:
