@@ -126,7 +126,7 @@ _COMMANDS = (
     ("bench", "bench:bench", _DATA, "Time our training step against a textbook implementation."),
     ("check", "bench:check", _DATA, "Check this installation on a device and write a report."),
 )
-"""Name, function in this package, group and description of each command."""
+"""Each command: its name, the function, its group and its description."""
 for _name, _path, _group, _help in _COMMANDS:
     _parent, _, _last = _name.rpartition(" ")
     _APPS[_parent].command(f"maxmincaps.cli.{_path}", name=_last, help=_help, group=_group)
