@@ -10,7 +10,7 @@ from maxmincaps.benchmark.check import describe_device, run_checks
 from maxmincaps.benchmark.compare import RATIOS, cases_of, compare, plot
 from maxmincaps.cli.terminal import Count, ProgressBar, console, print_table, styled
 from maxmincaps.files import write_atomic
-from maxmincaps.training.memory import keep_large_blocks
+from maxmincaps.training.environment import keep_large_blocks
 from maxmincaps.training.processes import find_device
 
 MARKS = {True: ("✓", "green"), False: ("✗", "bold red"), None: ("–", "yellow")}

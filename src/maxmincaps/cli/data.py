@@ -117,6 +117,6 @@ def _print_statistics(images: ImageSet) -> None:
     if backgrounds:
         columns.append("genuine (measured on 20)")
         rows = [[*row, f"{larochelle.REAL[field]:.3f}"] for field, row in zip(STATISTICS, rows, strict=True)]
-    counts = images.labels.bincount(minlength=len(images.classes))
+    counts = images.labels.flatten().bincount(minlength=len(images.classes))
     rows.append(["images of a class", f"{counts.min():,} … {counts.max():,}"])
     print_table(title, columns, rows)

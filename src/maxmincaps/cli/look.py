@@ -11,8 +11,8 @@ from maxmincaps.analysis import responses, traces
 from maxmincaps.analysis import vote as votes
 from maxmincaps.cli.predict import print_confusion
 from maxmincaps.cli.terminal import Count, RunFolder, console, print_table, write_csv
+from maxmincaps.training.responses import responses_of
 from maxmincaps.training.run import Run
-from maxmincaps.training.verify import responses_of
 
 
 @Parameter(name="*")

@@ -19,9 +19,8 @@ from maxmincaps.cli.terminal import (
 )
 from maxmincaps.errors import InputError
 from maxmincaps.training.predict import Prediction, Predictor, image_files
-from maxmincaps.training.responses import Responses
+from maxmincaps.training.responses import Responses, evaluate_run, verify_run
 from maxmincaps.training.run import SHIPPED_RUN
-from maxmincaps.training.verify import evaluate_run, verify_run
 
 Json = Annotated[bool, Parameter(negative="", help="Print JSON instead of tables.")]
 MOST_CLASSES = 30

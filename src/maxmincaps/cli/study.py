@@ -157,14 +157,12 @@ def report(
     Args:
         csv: Write the table to this file instead.
     """
-    from maxmincaps.analysis.lines import line_results
+    from maxmincaps.analysis.lines import line_cells
 
     rows, (studies, scale) = read(out).rows, _find(name, scale)
-    cells = [
-        line.cells()
-        for study in studies
-        for line in line_results(study_rows(study, scale, rows, seeds), (study.borrows or study).lines[0].label)
-    ]
+    cells = []
+    for study in studies:
+        cells += line_cells(study_rows(study, scale, rows, seeds), (study.borrows or study).lines[0].label)
     if not cells:
         raise InputError(f"{out}: no finished run of study {name} at scale {scale}; `maxmincaps study run` trains them")
     if csv:

@@ -15,7 +15,7 @@ from maxmincaps.data import download, formats, own
 from maxmincaps.data.cache import cache_folder
 from maxmincaps.data.catalog import DATASETS
 from maxmincaps.errors import InputError, check_name
-from maxmincaps.files import describe_kind
+from maxmincaps.files import check_regular
 from maxmincaps.recipe import DataSettings
 
 Split = Literal["train", "test", "evaluation"]
@@ -139,8 +139,8 @@ def load(
 
 def _unknown_dataset(path: Path) -> InputError:
     if path.exists():
-        found = "another file" if path.is_file() else describe_kind(path)
-        return InputError(f"{path}: expected a folder of images or an .npz file, found {found}")
+        check_regular(path)
+        return InputError(f"{path}: expected a folder of images or an .npz file, found another file")
     if path.parent != Path() or path.suffix:
         return InputError(f"{path}: there is no such file or folder (expected a folder of images or an .npz file)")
     try:

@@ -19,10 +19,9 @@ from maxmincaps.export.hub import CONFIG, model_card
 from maxmincaps.files import make_directory, replace_directory, reporting_write_errors, staging_directory
 from maxmincaps.recipe import Recipe
 from maxmincaps.training.checkpoint import load_network, load_tensors, save_tensors
-from maxmincaps.training.evaluate import accuracy, class_lengths
+from maxmincaps.training.evaluate import accuracy, class_lengths, images_seen
 from maxmincaps.training.predict import PREPROCESSING, Preprocessing
 from maxmincaps.training.run import Run
-from maxmincaps.training.run_images import images_seen
 from maxmincaps.wording import percent, pluralize
 
 

@@ -24,8 +24,8 @@ from maxmincaps.errors import InputError, check_name, import_extra, one_line
 from maxmincaps.export.card import shareable_recipe
 from maxmincaps.files import make_directory, reporting_write_errors, write_atomic
 from maxmincaps.training.checkpoint import load_network
+from maxmincaps.training.evaluate import images_seen
 from maxmincaps.training.run import Run
-from maxmincaps.training.run_images import images_seen
 
 OUTPUTS = ("lengths", "poses", "reconstruction")
 WELL_CONDITIONED_RANGE = 0.01
