@@ -3,11 +3,12 @@
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 from rich.progress import Progress
 
 from maxmincaps.benchmark.check import describe_device, run_checks
-from maxmincaps.benchmark.compare import RATIOS, cases_of, compare, plot
+from maxmincaps.benchmark.compare import GROWTH, RATIOS, cases_of, compare, grow, plot, plot_growth
 from maxmincaps.cli.terminal import Count, ProgressBar, console, print_table, styled
 from maxmincaps.files import write_atomic
 from maxmincaps.training.environment import keep_large_blocks
@@ -16,15 +17,21 @@ from maxmincaps.training.processes import find_device
 MARKS = {True: ("✓", "green"), False: ("✗", "bold red"), None: ("–", "yellow")}
 
 
-def bench(*, rounds: Count = 3, threads: Count = 2, quick: bool = False, out: Path | None = None) -> None:
+def bench(
+    *, rounds: Count = 3, threads: Count = 2, quick: bool = False, growth: bool = False, out: Path | None = None
+) -> None:
     """Time our training step against a textbook implementation, each case in its own process.
 
     Args:
         rounds: How often each case is timed; the rounds alternate between cases.
         threads: CPU threads of each process.
         quick: Time only the first ratio: a training step with batch 128.
+        growth: Time how the cost of a step grows instead: with batch, iterations, capsules, classes and image size.
         out: Write all timings and a profile of a step to this .json file, and a plot beside it.
     """
+    if growth:
+        _print_growth(threads, out)
+        return
     ratios = RATIOS[:1] if quick else RATIOS
     with Progress(console=console, transient=True) as progress:
         task = progress.add_task("timing", total=rounds * len(cases_of(ratios)))
@@ -44,9 +51,33 @@ def bench(*, rounds: Count = 3, threads: Count = 2, quick: bool = False, out: Pa
     if not found["environment"]["bf16"]:
         console.print("bf16 was not timed: this processor has no bfloat16 arithmetic.")
     if out:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_text(json.dumps(found, indent=1) + "\n")
+        _write(out, found)
         console.print_line(f"timings: {out}, plot: {plot(found, out.with_suffix('.png'))}")
+
+
+def _print_growth(threads: int, out: Path | None) -> None:
+    """Time the growing cases, print them, and write them if asked."""
+    with Progress(console=console, transient=True) as progress:
+        task = progress.add_task("timing", total=2 * sum(map(len, GROWTH.values())))
+        found = grow(
+            threads=threads, on_case=lambda case: progress.update(task, advance=1, description=case.contestant)
+        )
+    rows = []
+    for row in found:
+        ours, beside = row["ours"], ("–", "–")
+        if textbook := row["textbook"]:
+            beside = (f"{textbook['step_ms']:.0f}", f"{textbook['step_ms'] / ours['step_ms']:.1f}×")
+        rows.append((row["kind"], row["value"], f"{ours['step_ms']:.0f}", *beside, f"{ours['peak_mb']:.0f}"))
+    columns = ("", "#", "#ours, ms", "#textbook, ms", "#ratio", "#ours, MB")
+    print_table(f"a training step, {threads} threads", columns, rows)
+    if out:
+        _write(out, found)
+        console.print_line(f"timings: {out}, plot: {plot_growth(found, out.with_suffix('.png'))}")
+
+
+def _write(path: Path, found: Any) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(found, indent=1) + "\n")
 
 
 def check(*, device: str = "auto", out: Path = Path("maxmincaps-check.json")) -> None:
