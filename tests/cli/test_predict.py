@@ -6,10 +6,12 @@ import shutil
 import pytest
 from PIL import Image
 
-from maxmincaps import Run
+from maxmincaps import Recipe, Run, fit
 from maxmincaps.cli.terminal import write_csv
 from maxmincaps.training.checkpoint import load_tensors, save_tensors
+from maxmincaps.training.evaluate import images_seen
 from maxmincaps.training.run import SHIPPED_RUN
+from tests.conftest import TINY
 
 
 def test_predict_draws_the_lengths_of_all_classes(command, run, tmp_path):
@@ -134,3 +136,39 @@ def test_every_table_names_its_weights_and_takes_those_of_the_best_epoch(command
     assert command("look", table, copy.folder)[1] == shown["best"]
     (copy.folder / "best.safetensors").unlink()
     assert command("look", table, copy.folder)[1] == shown["last"]
+
+
+@pytest.fixture(scope="module")
+def pairs(tmp_path_factory):
+    """A run on overlapping digits, and an image of two of them."""
+    folder = tmp_path_factory.mktemp("pairs")
+    run = fit(Recipe(**TINY, overlap=True), folder / "run")
+    image = images_seen(run).test.images[0, 0].numpy()
+    Image.fromarray(image).save(folder / "two.png")
+    return run.folder, folder / "two.png"
+
+
+def test_predict_names_both_digits_of_a_network_of_overlapping_ones(command, pairs):
+    run, image = pairs
+    code, shown = command("predict", image, "--run", run, "--json")
+    (found,) = json.loads(shown)
+    longest = sorted(found["lengths"], key=found["lengths"].get, reverse=True)[:2]
+    assert (code, [name for name in longest if found["lengths"][name] >= 0.1]) == (0, found["present"])
+    code, shown = command("predict", image, "--run", run, "--json", "--top", 1)
+    assert len(json.loads(shown)[0]["present"]) <= 1
+
+
+def test_evaluate_scores_each_class_of_overlapping_images_without_a_confusion_matrix(command, pairs):
+    run, _ = pairs
+    code, shown = command("evaluate", run, "--json")
+    found = json.loads(shown)
+    assert (code, found["confusion"]) == (0, None)
+    assert sum(each["images"] for each in found["classes"]) == 2 * found["images"]
+    code, shown = command("evaluate", run)
+    assert (code, "recall" in shown, "Confusion" in shown) == (0, True, False)
+
+
+def test_predict_refuses_to_print_no_class(command, seven):
+    code, shown = command("predict", seven, "--top", 0)
+    assert code != 0
+    assert "top" in shown

@@ -7,6 +7,7 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
+from maxmincaps.capsules.decoder import one_hot
 from maxmincaps.errors import InputError
 from maxmincaps.training.responses import Responses
 
@@ -51,7 +52,7 @@ class ClassScore(NamedTuple):
 def shown_images(found: Responses) -> list[int]:
     """Return the images of figure 5: the first test image of each class, the same for every network."""
     return [
-        int(of_class[0]) for label in range(len(found.classes)) if len(of_class := (found.labels == label).nonzero())
+        int(of_class[0, 0]) for label in range(len(found.classes)) if len(of_class := (found.labels == label).nonzero())
     ]
 
 
@@ -96,9 +97,11 @@ def confusion(found: Responses) -> Int64[Tensor, "label prediction"]:
 
 
 def class_scores(found: Responses) -> list[ClassScore]:
-    """Return precision, recall and F1 score of each class."""
-    counts = confusion(found)
-    columns = (counts.diagonal().tolist(), counts.sum(dim=1).tolist(), counts.sum(dim=0).tolist())
+    """Return precision, recall and F1 score of each class. An image may have several classes."""
+    actual, predicted = (
+        one_hot(each, len(found.classes), torch.float64).long() for each in (found.labels, found.predictions)
+    )
+    columns = ((actual * predicted).sum(dim=0).tolist(), actual.sum(dim=0).tolist(), predicted.sum(dim=0).tolist())
     return [
         ClassScore(
             label,

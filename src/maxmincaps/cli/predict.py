@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from cyclopts import Parameter
+from cyclopts import Parameter, validators
 
 from maxmincaps.analysis.responses import class_scores, confusion
 from maxmincaps.cli.terminal import (
@@ -54,7 +54,8 @@ def evaluate(
         write_csv(csv, rows)
     if json:
         facts = {"run": str(run), "weights": weights, "dataset": dataset, "images": images, "accuracy": accuracy}
-        print_json({**facts, "classes": rows, "confusion": confusion(found).tolist()})
+        counts = None if found.labels.dim() > 1 else confusion(found).tolist()
+        print_json({**facts, "classes": rows, "confusion": counts})
         return
     where = f"images of {dataset}" if dataset else "test images"
     console.print_line(f"{percent(accuracy)} of {images} {where} ({weights} weights of {run})")
@@ -63,7 +64,8 @@ def evaluate(
         return
     columns = ("class", "#images", "#precision", "#recall", "#F1")
     print_table("Classes", columns, [(name, count, *map(percent, scores)) for name, count, *scores in _values(rows)])
-    print_confusion(found)
+    if found.labels.dim() == 1:  # of several classes for each image there is none
+        print_confusion(found)
 
 
 def _values(rows: list[dict[str, Any]]) -> list[list[Any]]:
@@ -87,6 +89,7 @@ def predict(
     run: Path | None = None,
     weights: Weights = "best",
     invert: Annotated[bool, Parameter(name=("--invert", "--swap"), negative="")] = False,
+    top: Annotated[int | None, Parameter(validator=validators.Number(gte=1))] = None,
     json: Json = False,
     csv: Path | None = None,
 ) -> None:
@@ -102,15 +105,17 @@ def predict(
         run: A run folder. Default: the digit network that comes with the package.
         invert: Exchange light and dark first: for dark strokes on light paper, as MNIST has light strokes on dark
             ground.
+        top: How many classes an image may have: prints that many of the longest. Default: 2 if images of two
+            overlapping objects were trained on, else 1.
         csv: Write file, class and lengths to this file.
     """
     predictor = Predictor.of(run or SHIPPED_RUN, weights)
-    found = [predictor.predict(path, invert=invert) for path in image_files(images)]
+    found = [predictor.predict(path, invert=invert, top=top) for path in image_files(images)]
     network = f"{weights} weights of {run or 'the network that comes with the package'}"
     if csv:
-        write_csv(csv, [{"file": one.path, "class": one.predicted or "", **one.lengths} for one in found])
+        write_csv(csv, [{"file": one.path, "class": " ".join(one.present), **one.lengths} for one in found])
     if json:
-        fields = ("path", "predicted", "lengths")
+        fields = ("path", "predicted", "present", "lengths")
         print_json([{name: getattr(one, name) for name in fields} | {"weights": weights} for one in found])
     elif csv:
         console.print_line(f"{len(found)} rows in {csv} ({network})")
@@ -121,7 +126,7 @@ def predict(
 
 
 def _print_prediction(found: Prediction, margin: float) -> None:
-    verdict: tuple[Any, ...] = ("  is  ", (found.predicted or "", "bold green"))
+    verdict: tuple[Any, ...] = ("  is  ", (" and ".join(found.present), "bold green"))
     if found.predicted is None:
         verdict = ("  is not recognised: ", (f"no length reaches {margin}", "yellow"))
     console.print_line(styled("\n", (found.path, "bold"), *verdict))

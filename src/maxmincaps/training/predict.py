@@ -102,16 +102,22 @@ class Predictor:
         with torch.inference_mode():
             return self.network(for_testing(self.recipe.with_changes(crop=0))(picture.unsqueeze(0))).lengths[0]
 
-    def predict(self, path: Path | str, *, invert: bool = False) -> "Prediction":
-        """Classify an image file. `invert` exchanges light and dark first."""
+    def predict(self, path: Path | str, *, invert: bool = False, top: int | None = None) -> "Prediction":
+        """Classify an image file.
+
+        Args:
+            path: The image file.
+            invert: Whether to exchange light and dark first.
+            top: How many classes the image may have. Default: 2 for a network of overlapping images, else 1.
+        """
         picture = self.picture(path)
         lengths = self.lengths(1 - picture if invert else picture).tolist()
-        best = max(range(len(lengths)), key=lengths.__getitem__)
-        found = self.classes[best] if recognised(lengths[best], self.recipe) else None
+        longest = sorted(range(len(lengths)), key=lengths.__getitem__, reverse=True)[: top or 1 + self.recipe.overlap]
+        present = tuple(self.classes[each] for each in longest if recognised(lengths[each], self.recipe))
         # The digits of the catalogue are light strokes on dark ground.
         grey_digits = self.recipe.dataset in DATASETS and len(picture) == 1
         looks_inverted = not invert and grey_digits and picture.mean().item() > 0.5
-        return Prediction(str(path), found, dict(zip(self.classes, lengths, strict=True)), looks_inverted)
+        return Prediction(str(path), present, dict(zip(self.classes, lengths, strict=True)), looks_inverted)
 
 
 @dataclass(frozen=True)
@@ -119,12 +125,17 @@ class Prediction:
     """The classification of one image file."""
 
     path: str
-    predicted: str | None
-    """The class of the longest capsule; None if no length reaches the lower margin of the training."""
+    present: tuple[str, ...]
+    """The classes of the longest capsules, the longest first; none whose length is below the lower margin."""
     lengths: dict[str, float]
     """The length of each class capsule. It grows with the evidence for the class, and is not a probability."""
     looks_inverted: bool = False
     """Whether light and dark may have to be exchanged."""
+
+    @property
+    def predicted(self) -> str | None:
+        """The class of the longest capsule; None if no length reaches the lower margin of the training."""
+        return self.present[0] if self.present else None
 
 
 def image_files(paths: Iterable[Path]) -> list[Path]:
