@@ -68,6 +68,15 @@ def test_a_hub_folder_classifies_image_files_as_its_run_does(run, tmp_path, comm
     assert json.loads(printed[0]) == json.loads(printed[1])
 
 
+def test_a_hub_folder_is_evaluated_and_looked_into_as_its_run_is(run, tmp_path, command):
+    command("export", run, "--to", "hub", "--out", tmp_path / "hub")
+    printed = [json.loads(command("evaluate", folder, "--json")[1]) for folder in (run, tmp_path / "hub")]
+    assert printed[0]["confusion"] == printed[1]["confusion"]
+    for name in ("outputs", "tuning", "misclassified"):
+        assert command("look", name, tmp_path / "hub")[0] == 0
+    assert command("look", "vote", run, tmp_path / "hub")[0] == 0
+
+
 def test_a_hub_folder_of_a_linear_head_is_exported_into_a_new_folder_and_used(tiny, tmp_path, command):
     run = fit(tiny(head="linear", epochs=1), tmp_path / "run").folder
     shared = tmp_path / "new" / "hub"

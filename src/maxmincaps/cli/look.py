@@ -46,7 +46,7 @@ def evolution(run: RunFolder, *, bins: Count = 10, options: Options = DEFAULTS) 
     """
     weights = options.weights_of(run)
     rows = traces.evolution_rows(traces.trace_of(run, weights, options.dataset), bins=bins)
-    _print(f"Logits and couplings of {run.name} ({weights} weights)", rows, run, options.csv)
+    _print(f"Logits and couplings of {run.name} ({weights} weights)", rows, Run(run).data.classes, options.csv)
 
 
 def rows(run: RunFolder, *, child: list[int] | None = None, count: Count = 3, options: Options = DEFAULTS) -> None:
@@ -58,7 +58,7 @@ def rows(run: RunFolder, *, child: list[int] | None = None, count: Count = 3, op
     """
     weights = options.weights_of(run)
     found = traces.rows(traces.trace_of(run, weights, options.dataset), child, count=count)
-    _print(f"Children of {run.name}, last iteration ({weights} weights)", found, run, options.csv)
+    _print(f"Children of {run.name}, last iteration ({weights} weights)", found, Run(run).data.classes, options.csv)
 
 
 def outputs(run: RunFolder, *, image: list[int] | None = None, options: Options = DEFAULTS) -> None:
@@ -68,15 +68,17 @@ def outputs(run: RunFolder, *, image: list[int] | None = None, options: Options 
         image: Which test images. Default: the first of each class.
     """
     weights = options.weights_of(run)
-    rows = responses.outputs(responses_of(run, weights, options.dataset), image)
-    _print(f"Lengths in {run.name} ({weights} weights)", rows, run, options.csv, across=("image", "label"))
+    found = responses_of(run, weights, options.dataset)
+    title = f"Lengths in {run.name} ({weights} weights)"
+    _print(title, responses.outputs(found, image), found.classes, options.csv, across=("image", "label"))
 
 
 def tuning(run: RunFolder, *, options: Options = DEFAULTS) -> None:
     """Show the mean length of each class capsule over the test images of each class (figure 6)."""
     weights = options.weights_of(run)
-    rows = responses.tuning_rows(responses_of(run, weights, options.dataset))
-    _print(f"Mean lengths in {run.name} ({weights} weights)", rows, run, options.csv, across=("label",))
+    found = responses_of(run, weights, options.dataset)
+    title = f"Mean lengths in {run.name} ({weights} weights)"
+    _print(title, responses.tuning_rows(found), found.classes, options.csv, across=("label",))
 
 
 def misclassified(run: RunFolder, *, options: Options = DEFAULTS) -> None:
@@ -84,7 +86,7 @@ def misclassified(run: RunFolder, *, options: Options = DEFAULTS) -> None:
     weights = options.weights_of(run)
     found = responses_of(run, weights, options.dataset)
     title = f"{len(found.wrong)} of {len(found.labels)} test images wrong in {run.name} ({weights} weights)"
-    _print(title, responses.misclassified(found), run, options.csv)
+    _print(title, responses.misclassified(found), found.classes, options.csv)
     if not options.csv:
         print_confusion(found)
 
@@ -106,21 +108,26 @@ def vote(
         wrong = f"{model.error_percent:.2f} %  {len(model.wrong)} wrong"
         console.print_line(f"{wrong}  {run} ({options.weights_of(run)} weights)")
     title = f"Together: {found.error_percent:.2f} %, {len(found.wrong)} wrong"
-    _print(title, responses.misclassified(found), runs[0], options.csv)
+    _print(title, responses.misclassified(found), found.classes, options.csv)
     if len(models) > 3:
         errors = votes.spread(models, rule=rule)
         console.print(f"every three of them: {min(errors):.2f} to {max(errors):.2f} %")
 
 
 def _print(
-    title: str, rows: Sequence[NamedTuple], run: Path, csv: Path | None, *, across: tuple[str, ...] = ()
+    title: str,
+    rows: Sequence[NamedTuple],
+    classes: Sequence[str],
+    csv: Path | None,
+    *,
+    across: tuple[str, ...] = (),
 ) -> None:
     """Print rows as a table, with the names of classes, or write them to a file.
 
     With `across`, the last column of the rows is printed as a matrix: a line for each value of those columns, and a
     column for each parent.
     """
-    names = dict(enumerate(Run(run).data.classes))
+    names = dict(enumerate(classes))
     named = [
         {key: names.get(value, value) if key in ("parent", "label", "prediction") else value for key, value in row}
         for row in (row._asdict().items() for row in rows)

@@ -16,7 +16,7 @@ from maxmincaps.data.images import ImageSet, load
 from maxmincaps.errors import InputError
 from maxmincaps.training.checkpoint import check_finite, load_network, load_tensors
 from maxmincaps.training.evaluate import accuracy, class_lengths, images_seen
-from maxmincaps.training.predict import size_before_crop
+from maxmincaps.training.predict import PREPROCESSING, Predictor, size_before_crop
 from maxmincaps.training.run import Run
 from maxmincaps.wording import percent, pluralize
 
@@ -69,7 +69,7 @@ def responses(run: Path | str) -> Responses:
 
 def responses_of(folder: Path, weights: Weights, dataset: Path | str | None = None) -> Responses:
     """Return the stored responses of the last weights, or compute those of the best ones or to a named dataset."""
-    if dataset is None and (weights == "last" or best_is_last(folder)):
+    if dataset is None and Run(folder).exists and (weights == "last" or best_is_last(folder)):
         return responses(folder)
     return evaluate_run(folder, weights, dataset)
 
@@ -84,15 +84,21 @@ def evaluate_run(folder: Path, weights: Weights = "best", dataset: Path | str | 
     """Classify the test images of a run again, or other images with the same classes.
 
     Args:
-        folder: The run folder.
+        folder: A run folder, or a hub folder.
         weights: Weights of the best epoch or of the last one.
         dataset: A dataset's name, or a folder or array file of images. Default: those that the run was tested on.
             Without a test split of its own, all images of a folder are used.
     """
     run = Run(folder)
-    network, images = load_network(folder, weights), _images_to_evaluate(run, dataset)
-    lengths = class_lengths(network, images, for_testing(run.recipe))
-    return Responses(lengths, longest(lengths, images.labels), images.labels, run.data.classes)
+    if not run.exists and (folder / PREPROCESSING).exists():
+        hub = Predictor.of(folder)
+        network, recipe, classes = hub.network, hub.recipe, hub.classes
+        images = _images_of_size(dataset or recipe.dataset, hub.size_before_crop, network.image_shape[0] == 1, classes)
+    else:
+        network, recipe, classes = load_network(folder, weights), run.recipe, run.data.classes
+        images = _images_to_evaluate(run, dataset)
+    lengths = class_lengths(network, images, for_testing(recipe))
+    return Responses(lengths, longest(lengths, images.labels), images.labels, classes)
 
 
 def _images_to_evaluate(run: Run, dataset: Path | str | None) -> ImageSet:
@@ -101,18 +107,21 @@ def _images_to_evaluate(run: Run, dataset: Path | str | None) -> ImageSet:
     except InputError:
         if dataset is None or str(dataset) == run.recipe.dataset:
             raise
-    data = run.data
-    height, width = size_before_crop(run)
-    size, grey = height if height == width else None, data.image_shape[0] == 1
-    images = load(dataset, "evaluation", image_size=size, grey=grey)
+    return _images_of_size(dataset, size_before_crop(run), run.data.image_shape[0] == 1, run.data.classes)
+
+
+def _images_of_size(dataset: Path | str, size: tuple[int, int], grey: bool, classes: tuple[str, ...]) -> ImageSet:
+    """Load images of some of the classes, with the labels that the network has for them."""
+    height, width = size
+    images = load(dataset, "evaluation", image_size=height if height == width else None, grey=grey)
     if (images.height, images.width) != (height, width):
         found = f"{images.height}×{images.width}"
         raise InputError(f"{dataset}: expected images of {height}×{width}, as the network was tested on, found {found}")
-    unknown = [name for name in images.classes if name not in data.classes]
+    unknown = [name for name in images.classes if name not in classes]
     if unknown:
-        raise InputError(f"{dataset}: expected classes of the run ({', '.join(data.classes)}), found {unknown[0]!r}")
-    labels = torch.tensor([data.classes.index(name) for name in images.classes])
-    return replace(images, labels=labels[images.labels], classes=data.classes)
+        raise InputError(f"{dataset}: expected classes of the run ({', '.join(classes)}), found {unknown[0]!r}")
+    labels = torch.tensor([classes.index(name) for name in images.classes])
+    return replace(images, labels=labels[images.labels], classes=classes)
 
 
 def verify_run(folder: Path, dataset: Path | str | None = None) -> Iterator[str]:
