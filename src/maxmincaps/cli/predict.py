@@ -3,10 +3,11 @@
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from cyclopts import Parameter, validators
+from cyclopts import Parameter
 
 from maxmincaps.analysis.responses import class_scores, confusion
 from maxmincaps.cli.terminal import (
+    Count,
     RunFolder,
     Weights,
     bar,
@@ -63,13 +64,10 @@ def evaluate(
         console.print_line(f"{len(rows)} rows in {csv}")
         return
     columns = ("class", "#images", "#precision", "#recall", "#F1")
-    print_table("Classes", columns, [(name, count, *map(percent, scores)) for name, count, *scores in _values(rows)])
+    scores = [list(row.values()) for row in rows]
+    print_table("Classes", columns, [(name, count, *map(percent, others)) for name, count, *others in scores])
     if found.labels.dim() == 1:  # of several classes for each image there is none
         print_confusion(found)
-
-
-def _values(rows: list[dict[str, Any]]) -> list[list[Any]]:
-    return [list(row.values()) for row in rows]
 
 
 def print_confusion(found: Responses) -> None:
@@ -89,7 +87,7 @@ def predict(
     run: Path | None = None,
     weights: Weights = "best",
     invert: Annotated[bool, Parameter(name=("--invert", "--swap"), negative="")] = False,
-    top: Annotated[int | None, Parameter(validator=validators.Number(gte=1))] = None,
+    top: Count | None = None,
     json: Json = False,
     csv: Path | None = None,
 ) -> None:
