@@ -65,7 +65,7 @@ def test_two_seeds_are_not_enough_and_a_third_that_was_asked_for_counts(tmp_path
     assert (claim.verdict, claim.finding.n, claim.finding.runs.scales) == (Verdict.SUPPORTED, 3, ("small",))
 
 
-def test_claims_are_judged_by_the_runs_that_the_tables_show(tmp_path):
+def test_claims_are_evaluated_on_the_runs_that_the_tables_show(tmp_path):
     """A complete smaller scale is preferred to half of a larger one, for each dataset."""
     whole = make_study(tmp_path, "datasets", "small", as_the_paper)
     full = make_study(tmp_path, "datasets", "full", as_the_paper)
@@ -207,7 +207,7 @@ def test_the_vote_is_that_of_the_papers_seeds_and_not_of_whichever_three_there_a
     assert (claim.verdict, claim.finding.n) == (Verdict.NOT_TESTED, 0)
 
 
-def test_the_vote_and_the_record_error_are_computed_from_the_lengths_in_the_runs(tmp_path):
+def test_the_majority_vote_and_the_lowest_error_are_computed_from_the_lengths_in_the_runs(tmp_path):
     rows = make_study(tmp_path, "mnist-record", "full", lambda e: 99.8 if e.line.label == "Max-Min" else 99.5, seeds=9)
     labels = torch.zeros(1000, dtype=torch.long)
     for (label, _, _, seed), row in rows.items():
@@ -255,7 +255,7 @@ def test_three_of_the_papers_ten_seeds_that_miss_its_best_refute_nothing(tmp_pat
 
 
 @pytest.mark.parametrize(("scale", "verdict"), [("full", Verdict.NOT_COMPARABLE), ("paper", Verdict.REFUTED)])
-def test_a_record_error_that_was_missed_with_less_than_the_papers_budget_is_not_comparable(tmp_path, scale, verdict):
+def test_an_error_of_table_2_missed_with_less_than_the_papers_budget_is_not_comparable(tmp_path, scale, verdict):
     rows = make_study(tmp_path, "mnist-record", scale, lambda entry: 99.7)
     labels = torch.zeros(1000, dtype=torch.long)
     for row in rows.values():

@@ -8,7 +8,7 @@ from tests.analysis.runs import by_name, diverge, make_study
 
 
 @pytest.mark.parametrize(("sign", "expected"), [(1, Verdict.SUPPORTED), (-1, Verdict.REFUTED)])
-def test_slopes_over_iterations_are_judged_by_their_sign(tmp_path, sign, expected):
+def test_slopes_over_iterations_are_evaluated_by_their_sign(tmp_path, sign, expected):
     def accuracy(entry):
         rise = 0.1 if entry.line.label == "Max-Min" else -0.1
         return 90 + sign * rise * entry.line.value + 0.01 * entry.recipe.seed * entry.line.value

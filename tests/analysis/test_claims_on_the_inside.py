@@ -79,7 +79,7 @@ def test_a_damaged_run_affects_only_the_claims_that_need_it(tmp_path):
     assert found["better-on-mnist"].verdict is Verdict.SUPPORTED
 
 
-def test_what_is_inside_the_networks_is_judged_by_their_traces_and_lengths(tmp_path):
+def test_claims_about_the_inside_of_networks_are_evaluated_on_traces_and_lengths(tmp_path):
     rows = make_study(tmp_path, "datasets", "full", as_the_paper)
     labels = torch.arange(100) % 10
     noise = torch.Generator().manual_seed(0)

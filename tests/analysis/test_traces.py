@@ -90,7 +90,7 @@ def test_a_child_that_is_not_there_is_refused(run):
         trace(run / "nowhere")
 
 
-def test_with_a_single_iteration_children_that_vote_are_not_taken_for_dead(tiny, tmp_path):
+def test_without_routing_active_children_are_not_counted_as_inactive(tiny, tmp_path):
     """Their logits are zero all the same: nothing has agreed yet."""
     found = trace(fit(tiny(iterations=1, epochs=1), tmp_path / "run").folder)
     assert found.logits.eq(0).all()

@@ -75,7 +75,7 @@ def test_equal_logits_give_the_defined_value(name, expected, value):
     assert NORMALIZATIONS[name](torch.full((2, 4), value)).eq(expected).all()
 
 
-def test_a_dead_child_goes_to_the_first_parent_or_to_all_alike():
+def test_an_inactive_child_goes_to_the_first_parent_or_to_all_alike():
     inactive = torch.zeros(1, 4)
     assert NORMALIZATIONS["winner-take-all"](inactive).tolist() == [[1, 0, 0, 0]]
     assert NORMALIZATIONS["sum"](inactive).tolist() == [[0.25] * 4]

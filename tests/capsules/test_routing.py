@@ -44,7 +44,7 @@ def test_squash_is_the_usual_form(s):
 
 
 @pytest.mark.parametrize("size", [0.0, 1e-30, 1.0, 1e19, 1e38])
-def test_squash_is_finite_in_value_and_slope_and_shorter_than_one(size):
+def test_squash_is_finite_in_value_and_gradient_and_shorter_than_one(size):
     s = torch.full((3, 16), size, requires_grad=True)
     squashed = squash(s)
     (slope,) = gradient_of(squashed, s)

@@ -66,7 +66,7 @@ def _train_or_wait(training, folder):
             continue
 
 
-def test_trainings_in_one_folder_make_one_record(images, tmp_path, scale, tally):
+def test_trainings_in_one_folder_make_one_run(images, tmp_path, scale, tally):
     training, rounds = Training(small_recipe(images)), scale(1, 10)
     training.act(tmp_path / "alone")
     for number in range(rounds):

@@ -42,7 +42,7 @@ def combinations():
         yield (torch.tensor([pattern]) * size).to(dtype)
 
 
-def test_normalizations_and_their_slopes_are_finite(tally):
+def test_normalizations_and_their_gradients_are_finite(tally):
     tried = 0
     for name, values in itertools.product(NORMALIZATIONS, combinations()):
         logits = values.clone().requires_grad_()
@@ -51,7 +51,7 @@ def test_normalizations_and_their_slopes_are_finite(tally):
         slope = slope_of(couplings, logits)
         assert slope is None or slope.isfinite().all(), (name, logits, slope)
         tried += 1 + (slope is not None)
-    tally("values and slopes", tried=tried, not_finite=0)
+    tally("values and gradients", tried=tried, not_finite=0)
 
 
 @pytest.mark.parametrize("bounds", [{"high": 100.0}, {"low": -1.0}, {"high": 0.01}])
@@ -69,7 +69,7 @@ def test_bounds_that_leave_nothing_between_them_are_refused_by_name():
             CapsNet(**SMALL, **bounds)
 
 
-def test_squash_and_its_slope_are_finite_and_no_longer_than_one(tally):
+def test_squash_and_its_gradient_are_finite_and_no_longer_than_one(tally):
     tried = 0
     for values in combinations():
         poses = values.requires_grad_()
@@ -78,10 +78,10 @@ def test_squash_and_its_slope_are_finite_and_no_longer_than_one(tally):
         assert squashed.float().norm(dim=-1).le(1 + 1e-2 * (poses.dtype == torch.bfloat16) + 1e-6).all(), poses
         assert slope_of(squashed, poses).isfinite().all(), poses
         tried += 2
-    tally("values and slopes", tried=tried, not_finite=0)
+    tally("values and gradients", tried=tried, not_finite=0)
 
 
-def test_losses_and_their_slopes_are_finite_for_all_lengths_and_pixels_that_a_network_gives(tally):
+def test_losses_and_their_gradients_are_finite_for_all_lengths_and_pixels_of_a_network(tally):
     tried = 0
     sizes, others = [0.0, 1e-45, 1e-38, 1e-8, 0.1, 0.5, 0.9, 1.0], [0.0, 1e-40, 1.0]
     for dtype, length, other, label in itertools.product(TYPES, sizes, others, [0, 1]):
@@ -93,7 +93,7 @@ def test_losses_and_their_slopes_are_finite_for_all_lengths_and_pixels_that_a_ne
             assert value.isfinite()
             assert slope_of(value, source).isfinite().all()
             tried += 2
-    tally("values and slopes", tried=tried, not_finite=0)
+    tally("values and gradients", tried=tried, not_finite=0)
 
 
 def test_routing_is_finite_for_votes_of_any_size_with_either_gradient(tally):
@@ -107,7 +107,7 @@ def test_routing_is_finite_for_votes_of_any_size_with_either_gradient(tally):
         slope = slope_of(last.poses, votes)
         assert slope.isfinite().all(), (name, full, size, dtype, slope)
         tried += 2
-    tally("values and slopes", tried=tried, not_finite=0)
+    tally("values and gradients", tried=tried, not_finite=0)
 
 
 def gradients(network, images, labels):

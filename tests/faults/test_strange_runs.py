@@ -143,7 +143,7 @@ COMMANDS = [
 ]
 
 
-def test_records_are_read_or_refused(run, readings, tmp_path, scale, tally):
+def test_run_folders_are_read_or_refused(run, readings, tmp_path, scale, tally):
     folder = shutil.copytree(run, tmp_path / "run")
     (tmp_path / "some.png").write_bytes(picture("PNG"))
     for place, name in enumerate((*JSON_FILES, *TENSORS)):
@@ -168,7 +168,7 @@ def test_records_are_read_or_refused(run, readings, tmp_path, scale, tally):
                 command = COMMANDS[(number // scale(6, 5) + place) % len(COMMANDS)]
                 readings.read(lambda command=command: command(folder), str(tmp_path), f"{name} {what} at the command")
         path.write_bytes(whole)
-    readings.conclude(tally, "records")
+    readings.conclude(tally, "run folders")
 
 
 def in_toml(settings):

@@ -248,7 +248,7 @@ def test_a_run_that_cannot_be_trained_does_not_stop_the_grid(tmp_path):
     assert outcomes[right.run_name].status == "complete"
 
 
-def test_a_run_whose_workers_all_die_is_given_up(tmp_path):
+def test_a_run_whose_workers_all_end_is_given_up(tmp_path):
     (tmp_path / "deadly.py").write_text("import os\nos._exit(1)\n")
     with local_cluster(1) as client:
         [outcome] = launch(grid()[:1], tmp_path / "runs", client, modules=[str(tmp_path / "deadly.py")]).values()
