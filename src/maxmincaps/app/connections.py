@@ -28,8 +28,7 @@ def connection_limit() -> int:
 class BoundedProtocol(H11Protocol):
     """An HTTP connection with deadlines, one of a limited number.
 
-    When there are too many, the server closes the connection that has waited longest for the rest of its request, so
-    that silent connections do not keep others out.
+    Of too many, the one that has waited longest for its request is closed: silent ones do not keep others out.
     """
 
     def __init__(self, *args: Any, **settings: Any) -> None:
@@ -42,8 +41,9 @@ class BoundedProtocol(H11Protocol):
         """Register the connection, and close another one if there are too many."""
         super().connection_made(transport)
         self._update_deadline()
-        if len(self.connections) > connection_limit():
-            closed = min(self.connections, key=_order_of_closing)
+        open_now: set[Any] = self.connections
+        if len(open_now) > connection_limit():
+            closed = min(open_now, key=lambda one: (one.conn.their_state not in TIMEOUTS_S, one._phase_began))
             self.connections.discard(closed)  # asyncio would only do this in its next cycle
             closed.transport.abort()
 
@@ -67,10 +67,6 @@ class BoundedProtocol(H11Protocol):
         self._phase, self._phase_began = phase, self.loop.time()
         seconds = TIMEOUTS_S.get(phase)
         self._deadline = self.loop.call_later(seconds, self.transport.abort) if seconds else None
-
-
-def _order_of_closing(connection: Any) -> tuple[bool, float]:
-    return connection.conn.their_state not in TIMEOUTS_S, connection._phase_began
 
 
 class BoundedStream(io.TextIOBase):

@@ -3,10 +3,10 @@
 import hashlib
 import re
 import secrets
-from http.cookies import CookieError, SimpleCookie
-from urllib.parse import parse_qs
 
-from starlette.responses import PlainTextResponse, RedirectResponse
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 HEADERS = {
@@ -35,34 +35,45 @@ class Guard:
         self._app, self._token, self._most_bytes = app, token, most_bytes
         # A browser sends its cookies to all ports of a machine, which may serve several pages.
         self._cookie = f"maxmincaps_token_{hashlib.sha256((token or '').encode()).hexdigest()[:8]}"
-        headers = {**HEADERS, "content-security-policy": policy}
-        self._headers = [(name.encode(), value.encode()) for name, value in headers.items()]
+        self._headers = {**HEADERS, "content-security-policy": policy}
         self._held_bytes = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or pass it to the page."""
         if scope["type"] != "http":
             return await self._app(scope, receive, send)
-        send = self._with_headers(send)
-        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-        size = self._stated_size(headers)
-        answer = self._refusal(headers, size) or self._entrance(scope, headers)
+        request, taken = Request(scope), 0
+        size = self._stated_size(request.headers)
+
+        async def limited() -> Message:
+            nonlocal taken
+            message = await receive()
+            taken += len(message.get("body", b""))
+            # A body without a stated length ends as a disconnect when it exceeds the limit.
+            return {"type": "http.disconnect"} if taken > self._most_bytes else message
+
+        async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message).update(self._headers)
+            await send(message)
+
+        answer = self._refusal(request.headers, size) or self._entrance(request)
         if answer:
-            return await answer(scope, receive, send)
+            return await answer(scope, receive, with_headers)
         self._held_bytes += size
         try:
-            return await self._app(scope, self._limited(receive), send)
+            return await self._app(scope, limited, with_headers)
         finally:
             self._held_bytes -= size
 
-    def _stated_size(self, headers: dict[str, str]) -> int:
+    def _stated_size(self, headers: Headers) -> int:
         """Return how many bytes a request's body may have: the stated length, or the limit if none is stated."""
         if "transfer-encoding" in headers:
             return self._most_bytes
         stated = headers.get("content-length", "0")
         return int(stated) if re.fullmatch("[0-9]{1,18}", stated) else self._most_bytes + 1
 
-    def _refusal(self, headers: dict[str, str], size: int) -> PlainTextResponse | None:
+    def _refusal(self, headers: Headers, size: int) -> Response | None:
         origin = headers.get("origin")
         if origin and origin.partition("://")[2] != headers.get("host"):
             return PlainTextResponse("This page does not answer other sites.", 403)
@@ -72,47 +83,19 @@ class Guard:
             return PlainTextResponse("Too many large requests at once. Please try again.", 503)
         return None
 
-    def _entrance(self, scope: Scope, headers: dict[str, str]) -> PlainTextResponse | RedirectResponse | None:
+    def _entrance(self, request: Request) -> Response | None:
         """Return None for a visitor with the token's cookie, a redirect that sets it, or a refusal."""
-        if self._token is None or self._is_token(_cookie(headers, self._cookie)):
+        if self._token is None or self._is_token(request.cookies.get(self._cookie, "")):
             return None
-        given = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
+        given, path = request.query_params.get("token", ""), request.scope["path"]
         if not self._is_token(given):
             return PlainTextResponse(
                 "This page needs the whole address that the terminal printed, with its token.", 401
             )
-        welcome = RedirectResponse(scope["path"] if scope["path"][:2] != "//" else "/", 303)
+        welcome = RedirectResponse("/" if path.startswith("//") else path, 303)
         # Lax: a visitor who follows a link in webmail must bring the cookie through the redirect.
         welcome.set_cookie(self._cookie, given, httponly=True, samesite="lax", max_age=MONTH_S)
         return welcome
 
     def _is_token(self, given: str) -> bool:
         return secrets.compare_digest(given.encode(), (self._token or "").encode())
-
-    def _limited(self, receive: Receive) -> Receive:
-        taken = 0
-
-        async def limited() -> Message:
-            nonlocal taken
-            message = await receive()
-            taken += len(message.get("body", b""))
-            # A body without a stated length ends as a disconnect when it exceeds the limit.
-            return {"type": "http.disconnect"} if taken > self._most_bytes else message
-
-        return limited
-
-    def _with_headers(self, send: Send) -> Send:
-        async def sending(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                message = {**message, "headers": [*message.get("headers", ()), *self._headers]}
-            await send(message)
-
-        return sending
-
-
-def _cookie(headers: dict[str, str], name: str) -> str:
-    try:
-        found = SimpleCookie(headers.get("cookie", "")).get(name)
-    except CookieError:
-        return ""
-    return found.value if found else ""

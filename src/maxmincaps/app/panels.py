@@ -1,17 +1,15 @@
 """The explorer's panels about one routed image. This module computes what `assets/panels.html` draws."""
 
 import base64
-import io
 import math
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 from jinja2 import Environment
-from PIL import Image
 from torch.nn import functional
 
-from maxmincaps.app import asset, routed
+from maxmincaps.app import asset, encode_png, routed
 from maxmincaps.app.routed import RoutedImage
 from maxmincaps.training.predict import Picture, recognised
 from maxmincaps.wording import pluralize
@@ -124,7 +122,4 @@ def _darkened(found: RoutedImage) -> str:
 def _png_url(picture: Picture) -> str:
     """Return an image as a data URL."""
     pixels = picture.detach().clamp(0, 1).mul(255).round().to(torch.uint8)
-    image = Image.fromarray(pixels[0].numpy() if len(pixels) == 1 else pixels.permute(1, 2, 0).numpy())
-    buffer = io.BytesIO()
-    image.save(buffer, "PNG")
-    return f"data:image/png;base64,{base64.b64encode(buffer.getvalue()).decode()}"
+    return f"data:image/png;base64,{base64.b64encode(encode_png(pixels.numpy())).decode()}"

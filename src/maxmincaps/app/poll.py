@@ -4,10 +4,10 @@ It does not use Gradio: an answer is one small request, the page serves many peo
 continues after the server was killed.
 """
 
-import json
 import re
 from typing import Any
 
+from pydantic import BaseModel
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect, Request
@@ -24,13 +24,15 @@ POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'"
 )
-ASSETS = {
-    "/": ("poll.html", "text/html"),
-    "/poll.js": ("poll.js", "text/javascript"),
-    "/poll.css": ("poll.css", "text/css"),
-    "/palette.css": ("palette.css", "text/css"),
-}
+ASSETS = {"poll.html": "text/html", "poll.js": "text/javascript", "poll.css": "text/css", "palette.css": "text/css"}
 YEAR_S = 365 * 24 * 3600
+
+
+class Answer(BaseModel, extra="forbid", strict=True):
+    """What the page sends: an image's number and a label, exactly whole numbers."""
+
+    image: int
+    label: int
 
 
 def poll_page(store: Store) -> Starlette:
@@ -38,7 +40,7 @@ def poll_page(store: Store) -> Starlette:
     page = _Page(store)
     return Starlette(
         routes=[
-            *(Route(path, _file(name, kind)) for path, (name, kind) in ASSETS.items()),
+            *(Route("/" if kind == "text/html" else f"/{name}", _file(name, kind)) for name, kind in ASSETS.items()),
             Route("/state", page.state),
             Route("/image/{number}.png", page.image),
             Route("/answer", page.answer, methods=["POST"]),
@@ -95,12 +97,10 @@ class _Page:
         if not person:
             return _refused("This browser has no valid id for this poll. Please reload the page.", 403)
         try:
-            given: Any = json.loads(await request.body())
-        except (ValueError, RecursionError, ClientDisconnect):
-            given = {}
-        if not _is_answer(given):
+            given = Answer.model_validate_json(await request.body())
+        except (ValueError, ClientDisconnect):
             return _refused('Expected {"image": number, "label": number}.', 400)
-        return await run_in_threadpool(self._store_answer, person, given["image"], given["label"])
+        return await run_in_threadpool(self._store_answer, person, given.image, given.label)
 
     def _store_answer(self, person: str, number: int, label: int) -> Response:
         try:
@@ -113,15 +113,6 @@ class _Page:
             # The disk is full or the file is gone. The message names the file and must not reach the page.
             return _refused("Your answer could not be stored. Please keep this page open and try again.", 507)
         return JSONResponse({"answered": answered})
-
-
-def _is_answer(given: Any) -> bool:
-    # Exactly int: neither true nor 3.0 is a label.
-    return (
-        isinstance(given, dict)
-        and given.keys() == {"image", "label"}
-        and all(type(value) is int for value in given.values())
-    )
 
 
 def _refused(reason: str, code: int) -> JSONResponse:

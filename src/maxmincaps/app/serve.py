@@ -1,7 +1,6 @@
 """Serve a page: where it listens, and what protects it."""
 
 import ipaddress
-import os
 import secrets
 import socket
 import sys
@@ -30,16 +29,14 @@ class Listener:
     def open(cls, host: str = "127.0.0.1", port: int = 0, token: str | None = None) -> "Listener":
         """Listen at once, so that an address in use is an error before anything else is done.
 
-        Args:
-            host: Name or address to listen on.
-            port: Port to listen on; 0 for any free one.
-            token: Token to require if `host` is not a loopback address. Default: a new random one.
-
-        Raises:
-            InputError: If the address cannot be listened on.
+        Port 0 means any free one. If `host` is not a loopback address, visitors need `token`, or else a new random one.
         """
         try:
-            listening = _listen(host, port)
+            if not 0 <= port < 1 << 16:
+                raise OverflowError("a port is 0 to 65535")
+            family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+            both = family == socket.AF_INET6 and socket.has_dualstack_ipv6()
+            listening = socket.create_server(address, family=family, dualstack_ipv6=both)
         except (OSError, OverflowError, UnicodeError) as error:
             reason = getattr(error, "strerror", None) or error
             raise InputError(
@@ -55,13 +52,7 @@ class Listener:
         return f"http://{_bracketed(name)}:{self.port}/" + (f"?token={self.token}" if self.token else "")
 
     def server(self, app: ASGIApp, *, policy: str, most_bytes: int) -> uvicorn.Server:
-        """Build the server of a page.
-
-        Args:
-            app: The page.
-            policy: Its Content-Security-Policy.
-            most_bytes: The largest request body that it takes.
-        """
+        """Build the server of a page, given its Content-Security-Policy and the largest request body that it takes."""
         if self.token is None:
             # The name of another site may resolve to this machine; that site must not read the page.
             hosts = ["localhost", "127.0.0.1", "[::1]", _bracketed(self.host)]
@@ -83,22 +74,6 @@ class Listener:
         """Serve a page until Ctrl-C; see `server` for the arguments."""
         with redirect_stderr(BoundedStream(sys.stderr)):
             self.server(app, policy=policy, most_bytes=most_bytes).run(sockets=[self.socket])
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    if not 0 <= port < 1 << 16:
-        raise OverflowError("a port is 0 to 65535")
-    family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-    listening = socket.socket(family, kind, protocol)
-    try:
-        if os.name == "posix":  # allows a restart at once after a kill; on Windows it would allow two servers on a port
-            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind(address)
-        listening.listen()  # now, because a second server would notice a taken port only after its start
-    except BaseException:
-        listening.close()
-        raise
-    return listening
 
 
 def is_loopback(host: str) -> bool:

@@ -2,7 +2,6 @@
 
 import hashlib
 import hmac
-import io
 import json
 import random
 import re
@@ -11,16 +10,14 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Self
 
-import numpy as np
-from PIL import Image
-
 from maxmincaps.analysis.poll import CANNOT_TELL, SCHEMA, Question, check_form, classes_in, opened
+from maxmincaps.app import encode_png
 from maxmincaps.errors import InputError, one_line
 
 STORE_ANSWER = """
@@ -48,11 +45,18 @@ class Questionnaire:
 class Store:
     """An open poll file. Every method may be called from any thread, and several processes may share the file."""
 
-    def __init__(self, path: Path) -> None:
-        self._lock = threading.Lock()
-        self._path = path
-        with _reporting_errors(path):
+    def __init__(self, path: Path, asked: Questionnaire | None = None) -> None:
+        self._lock, self._path = threading.Lock(), path
+        with _reporting_errors(path), ExitStack() as on_failure:
             self._connection = sqlite3.connect(path, timeout=30, check_same_thread=False, isolation_level=None)
+            on_failure.callback(self._connection.close)
+            self._set_up()
+            if asked is not None:
+                with self._transaction() as connection:
+                    if _is_empty(connection):
+                        _write(connection, asked)
+            self._load()
+            on_failure.pop_all()
 
     @classmethod
     def create(cls, path: Path, asked: Questionnaire) -> Self:
@@ -64,38 +68,19 @@ class Store:
         with _reporting_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.touch(mode=0o600)  # the file holds the secret that signs ids
-        with cls._opened(path) as store:
-            with store._transaction() as connection:
-                if _is_empty(connection):
-                    _write(connection, asked)
-            store._load()
-            if store._identity() != _identity_of(asked):
-                raise InputError(f"{path}: expected a poll of the same images and networks; choose another --out")
+        store = cls(path, asked)
+        shown = sorted((question.image, question.prediction) for question in asked.questions)
+        if store._content != (asked.dataset, asked.models, asked.classes, shown):
+            store.close()
+            raise InputError(f"{path}: expected a poll of the same images and networks; choose another --out")
         return store
 
     @classmethod
     def existing(cls, path: Path) -> Self:
         """Open an existing poll, or raise an `InputError`."""
-        if not path.is_file():
-            raise InputError(f"{path}: there is no such poll; `maxmincaps poll open RUN RUN RUN` makes one")
         with opened(path):
             pass  # checks the file without changing it
-        with cls._opened(path) as store:
-            store._load()
-        return store
-
-    @classmethod
-    @contextmanager
-    def _opened(cls, path: Path) -> Iterator[Self]:
-        """Open the file, and close it if anything fails."""
-        store = cls(path)
-        try:
-            with _reporting_errors(path):
-                store._set_up()
-            yield store
-        except BaseException:
-            store.close()
-            raise
+        return cls(path)
 
     def _set_up(self) -> None:
         self._connection.execute("PRAGMA trusted_schema = OFF")
@@ -110,29 +95,28 @@ class Store:
 
     def _switch_journal(self) -> None:
         """Set the write-ahead log, with retries: if two processes set it at once, SQLite fails in one of them."""
-        for wait in (0.01, 0.1, 1.0):
+        for wait in (0.01, 0.1, 1.0, None):
             try:
                 self._connection.execute("PRAGMA journal_mode = WAL")
                 return
             except sqlite3.OperationalError:
+                if wait is None:
+                    raise
                 time.sleep(wait)
-        self._connection.execute("PRAGMA journal_mode = WAL")
 
     def _load(self) -> None:
         notes = dict(self._rows("SELECT name, value FROM poll"))
         try:
             self._secret = bytes.fromhex(notes["secret"])
             self.classes = classes_in(notes["classes"])
-            self._about = (notes["dataset"], int(notes["models"]))
+            about = (notes["dataset"], int(notes["models"]))
         except (KeyError, ValueError, TypeError, RecursionError):
             raise InputError(f"{self._path}: expected a complete poll, found one with parts missing") from None
         # A browser sends its cookies to all ports of a machine, which may serve several polls.
         self.cookie = f"maxmincaps_{hashlib.sha256(self._secret).hexdigest()[:8]}"
         self.images = dict(self._rows("SELECT number, png FROM question ORDER BY number"))
-        self._shown = self._rows("SELECT image, prediction FROM question ORDER BY image")
-
-    def _identity(self) -> tuple:
-        return (*self._about, self.classes, self._shown)
+        shown = self._rows("SELECT image, prediction FROM question ORDER BY image")
+        self._content = (*about, self.classes, shown)
 
     def new_person(self) -> str:
         """Return a new anonymous id with a signature that only this poll can make."""
@@ -176,10 +160,7 @@ class Store:
         return dict(self._rows("SELECT number, label FROM answer WHERE person = ?", person))
 
     def answer(self, person: str, number: int, label: int) -> int:
-        """Store an answer, which replaces an earlier one of the same person.
-
-        Returns:
-            How many images this person has answered.
+        """Store an answer, which replaces an earlier one of the same person; return how many images are answered.
 
         Raises:
             ClosedError: If the poll is closed.
@@ -245,30 +226,8 @@ def _write(connection: sqlite3.Connection, asked: Questionnaire) -> None:
         "models": str(asked.models),
     }
     connection.executemany("INSERT INTO poll VALUES (?, ?)", notes.items())
-    connection.executemany(
-        "INSERT INTO question VALUES (?, ?, ?, ?, ?, ?)",
-        [
-            (
-                number,
-                question.image,
-                question.label,
-                question.prediction,
-                json.dumps(question.network.tolist()),
-                png(question.pixels),
-            )
-            for number, question in enumerate(asked.questions)
-        ],
-    )
-
-
-def _identity_of(asked: Questionnaire) -> tuple:
-    shown = sorted((question.image, question.prediction) for question in asked.questions)
-    return (asked.dataset, asked.models, asked.classes, shown)
-
-
-def png(pixels: np.ndarray) -> bytes:
-    """Encode an image (channel, height, width) as PNG."""
-    picture = Image.fromarray(pixels[0] if len(pixels) == 1 else pixels.transpose(1, 2, 0))
-    buffer = io.BytesIO()
-    picture.save(buffer, "PNG", optimize=True)
-    return buffer.getvalue()
+    rows = [
+        (number, one.image, one.label, one.prediction, json.dumps(one.network.tolist()), encode_png(one.pixels))
+        for number, one in enumerate(asked.questions)
+    ]
+    connection.executemany("INSERT INTO question VALUES (?, ?, ?, ?, ?, ?)", rows)
