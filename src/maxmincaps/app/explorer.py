@@ -47,14 +47,8 @@ INTRODUCTION = """<h1>Inside a capsule network</h1><p>{invitation}, upload a pic
 lower-level capsule (child) predicts every class, and routing decides in a few iterations how much each prediction
 counts. A class capsule's length (0 to 1) is trained towards 1 if the class is present, else towards 0; lengths need not
 sum to 1.</p>"""
-PAD = """<div class="board">
-<canvas width="280" height="280" role="img" aria-label="Sketch pad: draw with a mouse, a pen or a finger.
-With a keyboard, take a test image instead."></canvas><span aria-hidden="true">draw here</span></div>
-<button type="button">Clear</button>"""
-UPLOAD = f"""<label>A picture: PNG, JPEG, GIF, WebP, BMP, TIFF
-<input type="file" accept="image/*" data-most="{uploads.MOST_BYTES}"></label>
-<label><input type="checkbox"> invert: dark on light becomes light on dark, as in the training images</label>
-<p role="alert"></p>"""
+QUICK: Any = {"show_progress": "hidden", "trigger_mode": "always_last", "api_visibility": "private", "queue": False}
+"""Without Gradio's queue an answer is one request, not a request and a stream, and nothing of it is kept."""
 
 
 def explorer_page(folders: Sequence[Path], weights: Literal["best", "last"] = "best") -> FastAPI:
@@ -91,6 +85,10 @@ def _theme() -> gr.themes.Base:
     }
     base = gr.themes.Base(font=FONTS, font_mono=["ui-monospace", "monospace"], radius_size="sm", spacing_size="sm")
     return base.set(color_accent="var(--accent)", **colours)
+
+
+def _slider(name: str, low: int, high: int, value: int, *, step: float = 1, **settings: Any) -> gr.Slider:
+    return gr.Slider(low, high, value, step=step, elem_id=name, buttons=[], **settings)
 
 
 class OnlyNeededRoutes:
@@ -159,9 +157,10 @@ class _Page:
         first = "draw" if self.digits else "test" if count else "upload"
         with gr.Tabs(selected=first):
             with gr.Tab("Draw", id="draw"):
-                self.pad = gr.HTML(PAD, elem_id="pad", elem_classes="pad", js_on_load=asset("sketch.js"))
+                self.pad = gr.HTML(asset("pad.html"), elem_id="pad", elem_classes="pad", js_on_load=asset("sketch.js"))
             with gr.Tab("Upload", id="upload"):
-                self.file = gr.HTML(UPLOAD, elem_id="file", elem_classes="file", js_on_load=asset("upload.js"))
+                upload = asset("upload.html").format(most_bytes=uploads.MOST_BYTES)
+                self.file = gr.HTML(upload, elem_id="file", elem_classes="file", js_on_load=asset("upload.js"))
             with gr.Tab("Test set", id="test"):
                 self.number = gr.Number(
                     0, label=f"Image, 0 to {max(0, count - 1)}", precision=0, interactive=count > 0, elem_id="number"
@@ -177,45 +176,27 @@ class _Page:
     def _networks(self) -> None:
         names, first = list(self.handlers.models), self.handlers.first
         other = "softmax" if first.recipe.normalization != "softmax" else "max-min"
-        defaults = {
-            "left": (names[0], AS_TRAINED),
-            "right": (names[1], AS_TRAINED) if len(names) > 1 else (names[0], other),
-        }
+        right = (names[1], AS_TRAINED) if len(names) > 1 else (names[0], other)
         self.networks: list[gr.Dropdown] = []
         with gr.Row():
-            for side, (run, normalization) in defaults.items():
-                choices = {"run": (names, run), "normalization": (list(NORMALIZATION_CHOICES), normalization)}
-                self.networks += [
-                    gr.Dropdown(
-                        options,
-                        value=value,
-                        label=f"{side.capitalize()}: {'network' if part == 'run' else part}",
-                        min_width=120,
-                        elem_id=f"{side}-{part}",
-                    )
-                    for part, (options, value) in choices.items()
-                ]
+            for side, (run, normalization) in {"left": (names[0], AS_TRAINED), "right": right}.items():
+                for part, label, choices, value in (
+                    ("run", "network", names, run),
+                    ("normalization", "normalization", NORMALIZATION_CHOICES, normalization),
+                ):
+                    words = f"{side.capitalize()}: {label}"
+                    chooser = gr.Dropdown(choices, value=value, label=words, min_width=120, elem_id=f"{side}-{part}")
+                    self.networks.append(chooser)
         with gr.Row(elem_classes="stays"):
-            self.iteration = gr.Slider(
-                1,
-                self.handlers.iterations,
-                first.recipe.iterations,
-                step=1,
-                label="Routing iteration",
-                elem_id="iteration",
-                buttons=[],
-            )
-            self.parent = gr.Dropdown(
-                list(first.classes), value=first.classes[0], label="Class in front", elem_id="class"
-            )
+            most, trained = self.handlers.iterations, first.recipe.iterations
+            self.iteration = _slider("iteration", 1, most, trained, label="Routing iteration")
+            self.parent = gr.Dropdown(first.classes, value=first.classes[0], label="Class in front", elem_id="class")
 
     def _child_controls(self) -> None:
         grids = [model.network.grid for model in self.handlers.models.values()]
         with gr.Row():
             self.child = [
-                gr.Slider(
-                    0, max(1, size - 1), 0, step=1, label=name.capitalize(), elem_id=name, buttons=[], min_width=150
-                )
+                _slider(name, 0, max(1, size - 1), 0, label=name.capitalize(), min_width=150)
                 for name, size in zip(("type", "row", "column"), map(max, zip(*grids, strict=True)), strict=True)
             ]
 
@@ -228,20 +209,13 @@ class _Page:
                 self.capsule = gr.HTML(elem_id="capsule", elem_classes="side", js_on_load=None)
             with gr.Column(scale=2, min_width=320), gr.Group(elem_classes="numbers"):
                 self.pose = [
-                    gr.Slider(-1, 1, 0, step=0.01, label=f"{number + 1}", elem_id=f"number-{number + 1}", buttons=[])
-                    for number in range(self.handlers.pose_size)
+                    _slider(f"number-{number}", -1, 1, 0, step=0.01, label=str(number))
+                    for number in range(1, self.handlers.pose_size + 1)
                 ]
         with gr.Accordion("Each value moved by −0.25 … 0.25", open=False):
             self.sheet = gr.HTML(elem_id="sheet", elem_classes="side", js_on_load=None)
 
     def _events(self, page: gr.Blocks) -> None:
-        # Without Gradio's queue an answer is one request, not a request and a stream, and nothing of it is kept.
-        quick: dict[str, Any] = {
-            "show_progress": "hidden",
-            "trigger_mode": "always_last",
-            "api_visibility": "private",
-            "queue": False,
-        }
         call, numbers = self.handlers, [*self.pose, self.capsule]
         of_class = [*self.histograms, *self.support]
         routed = [*self.answers, *of_class, *self.children, *numbers]
@@ -253,7 +227,7 @@ class _Page:
         capsule = [self.view, self.iteration, self.side, *self.pose]
 
         def on(event: Callable, handler: Callable, inputs: Any, outputs: Any) -> Any:
-            return event(handler, inputs, outputs, **quick)
+            return event(handler, inputs, outputs, **QUICK)
 
         def change(event: Callable, handler: Callable, inputs: Sequence[Any], outputs: Sequence[Any]) -> Any:
             """Call a handler of a view, or change nothing as long as there is no view."""

