@@ -22,14 +22,7 @@ MONTH_S = 30 * 24 * 3600
 
 
 class Guard:
-    """ASGI middleware in front of a page.
-
-    Args:
-        app: The page.
-        token: What a visitor must know, or None if no token is needed.
-        policy: The page's Content-Security-Policy.
-        most_bytes: The largest request body.
-    """
+    """ASGI middleware in front of a page: requires a token if there is one, and sends the page's security policy."""
 
     def __init__(self, app: ASGIApp, token: str | None, *, policy: str, most_bytes: int) -> None:
         self._app, self._token, self._most_bytes = app, token, most_bytes

@@ -31,12 +31,8 @@ class View:
 class Handlers:
     """Functions from the page's values to its outputs, in the order in which the page lists them.
 
-    Those that take a view are not called before there is one.
-
-    Args:
-        models: The networks to choose from.
-        samples: Test images, if they are on this machine.
-        size: (height, width) of a test image, before the window that the network sees is cut from it.
+    Those that take a view are not called before there is one. `size` is (height, width) of a test image, before the
+    window that the network sees is cut from it.
     """
 
     def __init__(self, models: Sequence[Model], samples: uploads.Samples | None, size: tuple[int, int]) -> None:

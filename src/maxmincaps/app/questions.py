@@ -17,12 +17,7 @@ from maxmincaps.training.run import Run
 
 
 def build_questionnaire(runs: Sequence[Path], images: Sequence[int] | None = None) -> Questionnaire:
-    """Collect the test images that the majority vote of runs gets wrong.
-
-    Args:
-        runs: Folders of runs that were tested on the same images.
-        images: Indices of other test images to ask about instead.
-    """
+    """Collect the test images that the majority vote of runs gets wrong, or the test images with these indices."""
     decision = vote([responses(run) for run in runs])
     recipe = Run(runs[0]).recipe
     test = images_of(recipe, "test")

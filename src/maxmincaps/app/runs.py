@@ -10,15 +10,7 @@ QUICKSTART = Path("quickstart")
 
 
 def find_runs(folders: Sequence[Path], needs: str) -> list[Path]:
-    """Return the folders of runs, where a folder that holds several runs stands for all of them.
-
-    Args:
-        folders: Run folders, or folders with runs below them.
-        needs: Name of a file that every run must have.
-
-    Raises:
-        InputError: If there is no run, or one of them lacks the file.
-    """
+    """Return the folders of runs, all of which must have the file `needs`; a folder of runs stands for all of them."""
     found = [run for folder in folders for run in ([Run(folder)] if Run(folder).exists else runs_under(folder))]
     if not found:
         problem = "there is no run in it" if folders[0].exists() else "there is no such folder"

@@ -60,11 +60,7 @@ class Store:
 
     @classmethod
     def create(cls, path: Path, asked: Questionnaire) -> Self:
-        """Create a poll in one transaction, or continue an existing one with the same content.
-
-        Raises:
-            InputError: If the file cannot be used, or holds a poll with other content.
-        """
+        """Create a poll in one transaction, or continue an existing one with the same content."""
         with _reporting_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.touch(mode=0o600)  # the file holds the secret that signs ids
@@ -160,12 +156,7 @@ class Store:
         return dict(self._rows("SELECT number, label FROM answer WHERE person = ?", person))
 
     def answer(self, person: str, number: int, label: int) -> int:
-        """Store an answer, which replaces an earlier one of the same person; return how many images are answered.
-
-        Raises:
-            ClosedError: If the poll is closed.
-            InputError: If there is no such image or label, or the file cannot be written.
-        """
+        """Store an answer, which replaces an earlier one of the same person; return how many images are answered."""
         if number not in self.images:
             raise InputError(f"image: expected one of the {len(self.images)} of this poll, found {number}")
         if label != CANNOT_TELL and not 0 <= label < len(self.classes):

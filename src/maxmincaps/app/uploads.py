@@ -44,17 +44,9 @@ class PreparedImage(NamedTuple):
 
 
 def prepare_drawing(url: str, shape: Shape) -> PreparedImage | None:
-    """Centre a drawing, white on black, as MNIST's digits are.
+    """Centre a drawing, white on black in a data URL, as MNIST's digits are; return None if nothing is drawn.
 
-    Args:
-        url: The drawing as a data URL.
-        shape: (channels, height, width) that the network takes.
-
-    Returns:
-        The image, or None if nothing is drawn.
-
-    Raises:
-        InputError: If the URL holds no picture, or one that is too large.
+    `shape` is the (channels, height, width) that the network takes. An `InputError` says why a picture is refused.
     """
     channels, height, width = shape
     ink = _open(url, "L", shape).convert("L")
@@ -78,10 +70,7 @@ def _centred_start(ink: np.ndarray, side: int) -> int:
 
 
 def prepare_upload(url: str, shape: Shape, invert: bool = False, *, in_proportion: bool = False) -> PreparedImage:
-    """Bring a picture of any common format to the network's size and colours; the arguments are as above.
-
-    `invert` exchanges light and dark; `in_proportion` keeps the picture's proportions instead of stretching it.
-    """
+    """Bring a picture to the network's size and colours, `invert` it, and stretch it or keep it `in_proportion`."""
     channels, height, width = shape
     mode = "L" if channels == 1 else "RGB"
     picture = _open(url, mode, shape)

@@ -28,11 +28,7 @@ _one_large_image = threading.Lock()
 def read_picture(
     path: Path, mode: str, height: int, width: int, *, in_proportion: bool = False
 ) -> UInt8[ndarray, "channel height width"]:
-    """Read one image file in grey ("L") or colour ("RGB"), at a size, stretched or `in_proportion`.
-
-    Raises:
-        InputError: If the file is no image, or needs too much memory.
-    """
+    """Read one image file in grey ("L") or colour ("RGB"), at a size, stretched or `in_proportion`."""
     with open_image(path, KINDS) as picture:
         if picture.format == "JPEG":
             picture.draft(mode, (2 * width, 2 * height))  # decode near the wanted size: many times faster
