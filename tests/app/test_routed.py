@@ -122,7 +122,7 @@ def test_the_strongest_children_are_active_and_none_left_out_is_stronger(image):
 
 
 def test_a_blank_image_of_a_network_without_an_active_child_has_no_strongest():
-    one = model()
+    one = model(relu=True)
     with torch.no_grad():
         one.network.primary.convolution.bias.fill_(-1e3)
     found = look(one, torch.zeros(1, 28, 28))
