@@ -220,7 +220,7 @@ def test_an_unknown_setting_in_a_recipe_lists_the_right_ones(command, tmp_path):
 def test_a_finished_run_is_called_finished_and_too_few_steps_too_few(command, tmp_path):
     settings = [f"--{name}={value}" for name, value in (("conv-channels", 4), ("types", 2), ("train-images", 60))]
     words = ["train", "--out", tmp_path / "run", "--epochs", 1, "--test-images", 20, *settings]
-    assert "1 step, fewer than the 50 of warm-up: more epochs or smaller batches" in command(*words)[1]
+    assert "1 step, fewer than the 50 of warm-up: use more epochs" in command(*words)[1]
     assert "was finished before; nothing was trained" in command(*words)[1]
 
 

@@ -78,7 +78,7 @@ class ProgressBar(Observer):
         else:
             console.print(styled((title, "bold"), f" · continued at step {done} of {steps}"))
         if steps < recipe.warmup:
-            advice = "more epochs or smaller batches (--epochs, --batch-size) teach it more"
+            advice = "use more epochs or smaller batches (--epochs, --batch-size)"
             console.print(
                 f"{pluralize(steps, 'step')}, fewer than the {recipe.warmup} of warm-up: {advice}", style="yellow"
             )
