@@ -33,7 +33,7 @@ clean:
 .venv/quickstart.ready: EXTRAS := data,report,app
 .venv/dev.ready: EXTRAS := dev
 .venv/%.ready: pyproject.toml constraints.txt
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "maxmincaps needs Python 3.11 or newer; try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "maxmincaps needs Python 3.11 or newer; try: make PYTHON=python3.11 $(MAKECMDGOALS)"; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@echo "installing maxmincaps[$(EXTRAS)] into .venv (a few minutes the first time)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(EXTRAS)]'
