@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 from dataclasses import replace
+from itertools import combinations, product
 from types import SimpleNamespace
 
 import numpy as np
@@ -217,6 +218,26 @@ def test_the_polarisation_figure_shows_every_run_of_a_panel(data):
     assert 4 <= len(drawn) <= len(known)
     assert set(drawn) <= set(known)
     assert all(-0.01 <= x <= 1.01 for line in lines for x in line.get_xdata())
+
+
+def test_panels_of_the_polarisation_figure_have_different_titles_and_labels_that_do_not_overlap(tmp_path):
+    """Softmax's runs all have a polarisation near 0, so the labels of their iterations need room."""
+    runs = []
+    for relu, count, normalization in product((True, False), (1, 3, 5, 10), ("softmax", "max-min")):
+        recipe = Recipe(normalization=normalization, iterations=count, relu=relu, epochs=1)
+        run = make_run(tmp_path, recipe, 0.98 - 0.0001 * count)
+        run.folder.mkdir()
+        entropy = np.log(10) * (1 - 0.001 * count * (1 + 30 * (normalization == "max-min")))
+        metrics = {"epoch": 1, "running_train_accuracy": 1, "test_accuracy": 0.9, "dead_children": 0, "seconds": 1}
+        Run(run.folder).write("history.jsonl", [EpochMetrics(**metrics, coupling_entropy=entropy)])
+        runs.append(run)
+    figure = by_name(accuracy(report_data(runs)))["polarisation"].content
+    first, second = [axes for axes in figure.axes if axes.axison]
+    assert "ReLU" in first.get_title(loc="left") != second.get_title(loc="left").replace("(b)", "(a)")
+    figure.draw_without_rendering()
+    labels = [text.get_window_extent() for text in first.texts]
+    assert len(labels) == 8
+    assert not any(one.overlaps(other) for one, other in combinations(labels, 2))
 
 
 def test_a_quarter_size_network_is_said_to_be_one_and_stands_beside_the_papers(tmp_path):

@@ -18,16 +18,19 @@ from maxmincaps.report.style import line_style
 from maxmincaps.report.table import dataset_title
 from maxmincaps.report.variations import PERCENT, ablations, iterations, other_normalizations
 from maxmincaps.studies.study import title_of
-from maxmincaps.studies.table import budget_in_words
+from maxmincaps.studies.table import budget_in_words, has_papers_network, network_in_words
 from maxmincaps.training.checkpoint import network_for, unfilled_network
 from maxmincaps.training.responses import responses
 from maxmincaps.training.run import Run, RunSummary
+from maxmincaps.wording import pluralize
 
 ROUTING_SETTINGS = ("normalization", "iterations", "low", "high", "start", "logit_gain", "seed")
 """Settings that may differ between runs in one panel of the polarisation figure."""
 FEWEST_SETTINGS = 3
-"""Different routing settings that a panel of the polarisation figure shows at least."""
-MOST_PANELS = 6
+"""Different routing settings that a panel of the polarisation figure shows at least, of two or more normalizations."""
+MOST_PANELS = 5
+"""Panels of the polarisation figure; with the legend they fill three rows."""
+SETTING_WORDS = {"relu True": "ReLU", "relu False": "no ReLU"}
 
 
 class Chapter(NamedTuple):
@@ -158,16 +161,33 @@ def _training_and_test(run: RunSummary) -> list[tuple[float, float]]:
 
 
 def _polarization(data: ReportData) -> list[PageItem]:
-    groups = data.runs.complete.by(lambda run: settings_except(run, *ROUTING_SETTINGS))
-    several = [own for own in groups.values() if len({settings_except(run, "seed") for run in own}) >= FEWEST_SETTINGS]
-    chosen = sorted(several, key=len, reverse=True)[:MOST_PANELS]
+    groups = data.runs.complete.by(lambda run: settings_except(run, *ROUTING_SETTINGS)).values()
+    several = [own for own in groups if len({settings_except(run, "seed") for run in own}) >= FEWEST_SETTINGS]
+    compared = [own for own in several if len({run.recipe.normalization for run in own}) > 1]
+    chosen = sorted(compared, key=len, reverse=True)[:MOST_PANELS]
     if not chosen:
         return []
-    panels = [(f"{dataset_title(own, own[0].recipe.dataset)}, {own[0].recipe.epochs} epochs", own) for own in chosen]
     runs = [run for own in chosen for run in own]
-    budgets = "; ".join(f"({letter}) {budget_in_words(own[0])}" for letter, own in zip("abcdef", chosen, strict=False))
-    figure = curves.against_polarization(panels)
+    budgets = "; ".join(f"({letter}) {budget_in_words(own[0])}" for letter, own in zip("abcde", chosen, strict=False))
+    figure = curves.against_polarization(list(zip(_panel_titles(chosen), chosen, strict=True)))
     return [data.item("polarisation", figure, data.runs_command, runs, panels=budgets)]
+
+
+def _panel_titles(groups: list[RunTable]) -> list[str]:
+    """Return dataset, network and epochs of each group of runs, and the settings that tell equal titles apart."""
+    titles = []
+    for own in groups:
+        size = "the paper's network" if has_papers_network(own[0]) else network_in_words(own[0])
+        epochs = pluralize(own[0].recipe.epochs, "epoch")
+        titles.append(f"{dataset_title(own, own[0].recipe.dataset)}\n{size}, {epochs}")
+    recipes = [own[0].recipe.model_dump(exclude=set(ROUTING_SETTINGS)) for own in groups]
+    apart = []
+    for title, recipe in zip(titles, recipes, strict=True):
+        same = [other for other, its_title in zip(recipes, titles, strict=True) if its_title == title]
+        differing = [name for name in recipe if any(other[name] != recipe[name] for other in same)]
+        words = (f"{name} {recipe[name]}" for name in differing)
+        apart.append("".join(f", {SETTING_WORDS.get(setting, setting)}" for setting in words))
+    return [title + words for title, words in zip(titles, apart, strict=True)]
 
 
 def all_runs(data: ReportData) -> list[PageItem]:

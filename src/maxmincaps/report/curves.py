@@ -27,7 +27,8 @@ SMALLEST_RANGE = 0.5
 """Percentage points that an axis of accuracies spans at least, so that noise does not look like an effect."""
 OFFSET = 0.12
 """Horizontal distance between curves, so that equal ones do not hide each other."""
-DOTS_ARE_RUNS = "Small dots are runs, the line joins their means."
+HEIGHTS = (0, 4, -4, 8, -8, 12, -12, 18, -18, 24, -24)
+"""How far above its point a label may stand, in points; the first place that is free is chosen."""
 Curves = Mapping[str, Mapping[float, RunTable]]
 """For each normalization or line, its runs at each place of the horizontal axis."""
 Histories = Mapping[str, Sequence[Sequence[float]]]
@@ -156,35 +157,53 @@ def against_polarization(panels: Sequence[tuple[str, RunTable]]) -> Figure:
     titles = [title for title, _ in panels]
     across = "polarisation of the coefficients"
     figure, grid = _grid(titles, "final test error (%)", across, columns=2, height=2.6)
-    for axes, (_, runs) in zip(grid.flat, panels, strict=False):
-        axes.set_yscale("log")
-        axes.yaxis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 5, 7)))
-        axes.yaxis.set_major_formatter("{x:g}")
-        axes.yaxis.set_minor_locator(NullLocator())
-        for name, own in runs.by(lambda run: run.recipe.normalization).items():
-            _draw_polarization(axes, name, own.by(_routing_setting))
-        axes.margins(x=0.15, y=0.15)
+    labels = [_draw_polarization(axes, runs) for axes, (_, runs) in zip(grid.flat, panels, strict=False)]
     _shared_legend(grid)
+    figure.draw_without_rendering()  # labels are placed in the final layout
+    for axes, own in zip(grid.flat, labels, strict=False):
+        _label_points(axes, own)
     return figure
 
 
-def _draw_polarization(axes: Axes, name: str, settings: Mapping[str, RunTable]) -> None:
-    style = line_style(name)
-    for number, (words, runs) in enumerate(settings.items()):
-        both = [(x, 100 - final_accuracy(run)) for run, x in runs.measured(polarization).items()]
-        points = [(x, error) for x, error in both if error > 0]
-        if not points:
-            continue
-        axes.plot(*zip(*points, strict=True), style.marker, color=style.colour, label=style.label, alpha=0.8)
-        if len(settings) > 1:
-            offset = ((7, -8), (7, 5), (-16, 7), (-16, -11))[number % 4]
-            place = {"xytext": offset, "textcoords": "offset points", "fontsize": 6}
-            axes.annotate(words, np.mean(points, axis=0), color=style.colour, **place)
+def _draw_polarization(axes: Axes, runs: RunTable) -> list[tuple[str, np.ndarray, str]]:
+    """Draw the runs of a panel; return the routing setting, the middle and the colour of markers that need a label."""
+    axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 5, 7)))
+    axes.yaxis.set_major_formatter("{x:g}")
+    axes.yaxis.set_minor_locator(NullLocator())
+    axes.margins(x=0.1, y=0.1)
+    labels = []
+    for name, own in runs.by(lambda run: run.recipe.normalization).items():
+        style, settings = line_style(name), own.by(_routing_setting)
+        for words, alike in settings.items():
+            both = [(x, 100 - final_accuracy(run)) for run, x in alike.measured(polarization).items()]
+            points = np.array([(x, error) for x, error in both if error > 0])
+            if len(points):
+                axes.plot(*points.T, style.marker, color=style.colour, label=style.label, alpha=0.8)
+                labels += [(words, points.mean(axis=0), style.colour)] if len(settings) > 1 else []
+    return labels
 
 
 def _routing_setting(run: RunSummary) -> str:
     gain = getattr(run.recipe, "logit_gain", 1)
-    return f"r = {run.recipe.iterations}" + (f", gain {gain:g}" if gain != 1 else "")
+    return f"{run.recipe.iterations}" + (f", gain {gain:g}" if gain != 1 else "")
+
+
+def _label_points(axes: Axes, labels: Sequence[tuple[str, np.ndarray, str]]) -> None:
+    """Write words near points, each in the nearest place in which they cover neither a marker nor other words."""
+    scale = 72 / axes.get_figure(root=True).dpi  # from pixels to points
+    markers = [scale * axes.transData.transform(line.get_xydata()) for line in axes.lines]
+    taken = [(place, np.array([4.0, 4.0])) for line in markers for place in line]  # middle, half of width and height
+    for words, point, colour in labels:
+        half = np.array([2.1 * len(words), 3.6])
+        middle = scale * axes.transData.transform(point)
+        nearby = [middle + np.array([side * (half[0] + 6), up]) for up in HEIGHTS for side in (1, -1)]
+        free = (place for place in nearby if all((abs(place - other) > half + size).any() for other, size in taken))
+        chosen = next(free, nearby[0])
+        taken.append((chosen, half))
+        line = {"arrowstyle": "-", "linewidth": 0.4, "color": colour, "shrinkA": 0, "shrinkB": 2}
+        place = {"xytext": chosen - middle, "textcoords": "offset points", "ha": "center", "va": "center"}
+        axes.annotate(words, point, color=colour, fontsize=6.5, arrowprops=line, **place)
 
 
 def _grid(
