@@ -36,14 +36,14 @@ def table_3(poll: Poll) -> list[PollRow]:
     """Return people and networks on the true and on the predicted class, one row per image."""
     return [
         PollRow(
-            question.image,
-            question.label,
-            *_both(question, question.label),
-            question.prediction,
-            *_both(question, question.prediction),
-            question.side,
+            asked.image,
+            asked.label,
+            *_both(asked, asked.label),
+            asked.prediction,
+            *_both(asked, asked.prediction),
+            asked.side,
         )
-        for question in poll.questions
+        for asked in poll.questions
     ]
 
 
@@ -64,21 +64,11 @@ def paper_rows() -> list[PollRow]:
 def answer_rows(poll: Poll) -> list[AnswerRow]:
     """Return a tidy table of all answers: one row for each image and class, and one for "cannot tell"."""
     return [
-        AnswerRow(
-            question.image,
-            question.label,
-            question.prediction,
-            name,
-            people,
-            people / max(1, question.answers),
-            length,
-        )
-        for question in poll.questions
-        for name, people, length in zip(
-            (*poll.classes, "cannot tell"),
-            (*question.counts.tolist(), question.cannot_tell),
-            (*question.network.tolist(), None),
-            strict=True,
+        AnswerRow(asked.image, asked.label, asked.prediction, name, people, people / max(1, asked.answers), length)
+        for asked in poll.questions
+        for name, people, length in (
+            *zip(poll.classes, asked.counts.tolist(), asked.network.tolist(), strict=True),
+            ("cannot tell", asked.cannot_tell, None),
         )
     ]
 

@@ -87,10 +87,7 @@ def trace(run: Path | str) -> Trace:
 def trace_of(run: Path | str, weights: Literal["best", "last"] = "last", dataset: Path | str | None = None) -> Trace:
     """Return the trace of the last weights, which the run folder stores, or compute that of the best ones.
 
-    Args:
-        run: Run folder.
-        weights: Weights of the best epoch or of the last one.
-        dataset: Where the run's images are now. Default: where they were when it was trained.
+    `dataset` is where the run's images are now, if not where they were when it was trained.
     """
     if weights == "last" or best_is_last(Path(run)):
         return trace(run)

@@ -24,37 +24,20 @@ from maxmincaps.studies import STUDIES
 from maxmincaps.studies.study import Study
 from maxmincaps.studies.table import budgets_in_words, coverage, deduplicate, read
 
-SIGNS = {
-    Verdict.SUPPORTED: "✓",
-    Verdict.PARTLY: "◐",
-    Verdict.REFUTED: "✗",
-    Verdict.INCONCLUSIVE: "?",
-    Verdict.NOT_COMPARABLE: "≠",
-    Verdict.NOT_TESTED: "…",
-}
+SIGNS = dict(zip(Verdict, "✓◐✗?≠…", strict=True))
 CSS_CLASSES = {Verdict.SUPPORTED: "supported", Verdict.PARTLY: "supported", Verdict.REFUTED: "refuted"}
 
 
 def build(
-    runs: Path | str,
-    out: Path | str,
-    *,
-    poll: Path | str | None = None,
-    studies: Mapping[str, Study] = STUDIES,
+    runs: Path | str, out: Path | str, *, poll: Path | str | None = None, studies: Mapping[str, Study] = STUDIES
 ) -> Path:
-    """Build the report of the runs below a folder.
+    """Build the report of the runs below a folder, and return the path of the page.
 
     Args:
         runs: Folder with run folders at any depth.
         out: Folder for the page, figures and tables.
         poll: File of a poll, for table 3 and figure 10.
         studies: The studies that the report covers.
-
-    Returns:
-        The path of the page.
-
-    Raises:
-        InputError: If there is no such folder, or the poll cannot be read.
     """
     runs, out = Path(runs), Path(out)
     if not runs.is_dir():

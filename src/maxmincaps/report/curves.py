@@ -10,16 +10,7 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
 from maxmincaps.analysis.measures import final_accuracy, polarization
 from maxmincaps.analysis.runs import Measure, RunTable
-from maxmincaps.report.style import (
-    FAINT,
-    FULL_WIDTH,
-    INK,
-    LINE_STYLES,
-    letters,
-    line_style,
-    panel_title,
-    styled,
-)
+from maxmincaps.report.style import FAINT, FULL_WIDTH, INK, LINE_STYLES, letters, line_style, panel_title, styled
 from maxmincaps.training.run import RunSummary
 
 COLUMNS = 3
@@ -33,26 +24,19 @@ Curves = Mapping[str, Mapping[float, RunTable]]
 """For each normalization or line, its runs at each place of the horizontal axis."""
 Histories = Mapping[str, Sequence[Sequence[float]]]
 """For each normalization or line, one number per epoch of each run."""
+Paths = Mapping[str, Sequence[Sequence[tuple[float, float]]]]
+"""For each normalization or line, one point per epoch of each run."""
 
 
 @styled
-def against_iterations(
-    panels: Sequence[tuple[str, Curves, RunTable]], measure: Measure, label: str, control: str = "uniform"
-) -> Figure:
-    """Draw a measure against the number of routing iterations, one panel per dataset.
-
-    Args:
-        panels: Title, curves, and runs of the control, whose coefficients do not depend on the iterations.
-        measure: Number of one run.
-        label: Label of the vertical axis.
-        control: Normalization of the control.
-    """
+def against_iterations(panels: Sequence[tuple[str, Curves, RunTable]], measure: Measure, label: str) -> Figure:
+    """Draw a measure against the number of routing iterations; each panel has a title, curves and uniform controls."""
     figure, grid = _grid([title for title, *_ in panels], label, "routing iterations")
     for axes, (_, curves, controls) in zip(grid.flat, panels, strict=False):
         values = _draw_curves(axes, curves, measure, OFFSET)
         level = [*controls.measured(measure).values()]
         if level and values:
-            style = line_style(control)
+            style = line_style("uniform")
             name = f"{style.label} (no routing)"
             axes.axhline(fmean(level), linestyle=style.line, color=style.colour, label=name)
             axes.scatter([0.97] * len(level), level, s=4, color=style.colour, transform=axes.get_yaxis_transform())
@@ -83,10 +67,7 @@ def against_bound(panels: Sequence[tuple[str, Curves]], measure: Measure, label:
 def ablations(reference: str, lines: Sequence[tuple[str, Sequence[float] | str]], label: str) -> Figure:
     """Draw the difference of each line from a reference: one dot per matched pair, their mean as a diamond.
 
-    Args:
-        reference: Label of the reference line, at 0.
-        lines: Label, and differences of matched pairs or the reason why there are none.
-        label: Label of the horizontal axis.
+    A line has its label, and differences of matched pairs or the reason why there are none.
     """
     figure = Figure(figsize=(FULL_WIDTH, 0.75 + 0.3 * (len(lines) + 1)))
     axes = figure.subplots()
@@ -117,11 +98,7 @@ def by_epoch(
 ) -> Figure:
     """Draw a measure by epoch: each run as a thin line, and the mean of several runs as a thick one.
 
-    Args:
-        panels: Title and histories of each panel.
-        label: Label of the vertical axis.
-        skip: The first epochs that may lie below the panel, so that later differences can be seen.
-        limits: Ends of the vertical axis of all panels. Default: those of the data.
+    The first `skip` epochs may lie below the panel, so that later differences can be seen.
     """
     numbered = [
         (title, {name: [list(enumerate(run, 1)) for run in runs] for name, runs in histories.items()})
@@ -136,9 +113,7 @@ def by_epoch(
 
 
 @styled
-def against_training(
-    panels: Sequence[tuple[str, Mapping[str, Sequence[Sequence[tuple[float, float]]]]]], label: str, skip: int = 0
-) -> Figure:
+def against_training(panels: Sequence[tuple[str, Paths]], label: str, skip: int = 0) -> Figure:
     """Draw test accuracy against training accuracy, epoch after epoch; the first `skip` epochs may lie outside."""
     figure, grid = _run_panels(panels, label, "training accuracy (%)", skip)
     for axes, (_, lines) in zip(grid.flat, panels, strict=False):
@@ -161,7 +136,7 @@ def against_polarization(panels: Sequence[tuple[str, RunTable]]) -> Figure:
     _shared_legend(grid)
     figure.draw_without_rendering()  # labels are placed in the final layout
     for axes, own in zip(grid.flat, labels, strict=False):
-        _label_points(axes, own)
+        _label_points(axes, own, figure.dpi)
     return figure
 
 
@@ -189,9 +164,9 @@ def _routing_setting(run: RunSummary) -> str:
     return f"{run.recipe.iterations}" + (f", gain {gain:g}" if gain != 1 else "")
 
 
-def _label_points(axes: Axes, labels: Sequence[tuple[str, np.ndarray, str]]) -> None:
+def _label_points(axes: Axes, labels: Sequence[tuple[str, np.ndarray, str]], dpi: float) -> None:
     """Write words near points, each in the nearest place in which they cover neither a marker nor other words."""
-    scale = 72 / axes.get_figure(root=True).dpi  # from pixels to points
+    scale = 72 / dpi  # from pixels to points
     markers = [scale * axes.transData.transform(line.get_xydata()) for line in axes.lines]
     taken = [(place, np.array([4.0, 4.0])) for line in markers for place in line]  # middle, half of width and height
     for words, point, colour in labels:
@@ -203,7 +178,7 @@ def _label_points(axes: Axes, labels: Sequence[tuple[str, np.ndarray, str]]) -> 
         taken.append((chosen, half))
         line = {"arrowstyle": "-", "linewidth": 0.4, "color": colour, "shrinkA": 0, "shrinkB": 2}
         place = {"xytext": chosen - middle, "textcoords": "offset points", "ha": "center", "va": "center"}
-        axes.annotate(words, point, color=colour, fontsize=6.5, arrowprops=line, **place)
+        axes.annotate(words, (point[0], point[1]), color=colour, fontsize=6.5, arrowprops=line, **place)
 
 
 def _grid(
@@ -271,12 +246,7 @@ def _shared_legend(grid: np.ndarray) -> None:
         axes.legend(named.values(), named.keys(), loc=place, handlelength=3.2)
 
 
-def _run_panels(
-    panels: Sequence[tuple[str, Mapping[str, Sequence[Sequence[tuple[float, float]]]]]],
-    label: str,
-    across: str,
-    skip: int,
-) -> tuple[Figure, np.ndarray]:
+def _run_panels(panels: Sequence[tuple[str, Paths]], label: str, across: str, skip: int) -> tuple[Figure, np.ndarray]:
     titles = [f"{title} (n = {_numbers(lines)})" for title, lines in panels]
     figure, grid = _grid(titles, label, across)
     for axes, (_, lines) in zip(grid.flat, panels, strict=False):
@@ -296,20 +266,11 @@ def _numbers(lines: Mapping[str, Sequence]) -> str:
 
 def _draw_runs(axes: Axes, name: str, runs: Sequence[Sequence[tuple[float, float]]]) -> None:
     """Draw a single run, or each run thin and their mean thick as far as all of them go."""
-    style = line_style(name)
-    for run in runs if len(runs) > 1 else ():
+    style, several = line_style(name), len(runs) > 1
+    for run in runs if several else ():
         axes.plot(*np.transpose(run), style.line, color=style.colour, linewidth=0.5, alpha=0.5)
     shortest = min(map(len, runs))
     middle = np.mean([run[:shortest] for run in runs], axis=0)
-    every = max(1, shortest // 12)
-    width = 1.4 if len(runs) > 1 else 0.9
-    axes.plot(
-        *middle.T,
-        style.line,
-        marker=style.marker,
-        markevery=every,
-        markersize=5 if len(runs) > 1 else 4,
-        linewidth=width,
-        color=style.colour,
-        label=style.label,
-    )
+    marks = {"marker": style.marker, "markevery": max(1, shortest // 12), "markersize": 5 if several else 4}
+    width = 1.4 if several else 0.9
+    axes.plot(*middle.T, style.line, linewidth=width, color=style.colour, label=style.label, **marks)

@@ -20,12 +20,9 @@ PEOPLE = "#6b7280"
 
 
 def table_3(asked: Poll | None, voted: Responses | None = None, below_paper: bool = True) -> Table:
-    """Return Table 3: the paper's six images, and those of our poll or our networks on the paper's six.
+    """Return Table 3: the paper's six images, and those of our poll or the votes of our networks on the paper's six.
 
-    Args:
-        asked: Answers of people, if there are any.
-        voted: Joint responses of our three networks to MNIST's test images.
-        below_paper: Whether our networks were trained with another budget than the paper's.
+    Numbers of networks that were trained with another budget than the paper's are marked.
     """
     mark = DAGGER if below_paper else ""
     paper = [("the paper's", row, "") for row in paper_rows()]
@@ -61,16 +58,9 @@ def _poll_row(whose: str, row: PollRow, mark: str) -> tuple[str, ...]:
 def _by_our_networks(row: PollRow, voted: Responses, mark: str) -> tuple[str, PollRow, str]:
     """Return the paper's row with the lengths of our networks, for the same image and classes, and no people."""
     lengths = voted.lengths[row.image]
-    ours = PollRow(
-        row.image,
-        row.label,
-        None,
-        lengths[row.label].item(),
-        row.prediction,
-        None,
-        lengths[row.prediction].item(),
-        Side.NOBODY,
-    )
+    nobody = {"people_on_label": None, "people_on_prediction": None, "people_agree_with": Side.NOBODY}
+    on_label, on_prediction = lengths[row.label].item(), lengths[row.prediction].item()
+    ours = row._replace(network_on_label=on_label, network_on_prediction=on_prediction, **nobody)
     return f"ours (no poll; the vote predicts {voted.predictions[row.image].item()})", ours, mark
 
 

@@ -11,15 +11,7 @@ from matplotlib.ticker import LogLocator, MaxNLocator, MultipleLocator, NullLoca
 from torch import Tensor
 
 from maxmincaps.analysis.traces import Histogram, Trace, chosen_children
-from maxmincaps.report.style import (
-    FAINT,
-    FULL_WIDTH,
-    INK,
-    LineStyle,
-    letters,
-    line_style,
-    styled,
-)
+from maxmincaps.report.style import FAINT, FULL_WIDTH, INK, LineStyle, letters, line_style, styled
 
 RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 QUANTITIES = {"logits": "logits $b_{ij}$", "couplings": "routing coefficients $c_{ij}$"}
@@ -66,11 +58,9 @@ def _histogram(axes: Axes, panel: Histogram, style: LineStyle, most: float) -> N
 
 @styled
 def rows(panels: Sequence[tuple[str, Mapping[str, Trace]]], children: int = 3) -> Figure:
-    """Draw logits and routing coefficients of a few lower-level capsules at the last iteration.
+    """Draw logits and routing coefficients of a few children at the last iteration, for each dataset and normalization.
 
-    Args:
-        panels: For each dataset, its title and one trace per normalization.
-        children: Capsules per panel. Logits have an axis of their own, as their ranges differ by orders of magnitude.
+    Logits have an axis of their own, as their ranges differ by orders of magnitude.
     """
     figure = Figure(figsize=(FULL_WIDTH, (0.8 + 0.75 * children) * len(panels)))
     names = letters()

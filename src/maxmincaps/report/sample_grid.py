@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
 from jaxtyping import UInt8
+from matplotlib.figure import Figure
 from torch import Tensor
 
 from maxmincaps.data.images import ImageSet
-from maxmincaps.errors import InputError, import_extra
+from maxmincaps.errors import InputError
 
 SHOWN_PIXELS = 160
 """Larger images are reduced to this side first: a figure of whole photographs would need gigabytes."""
@@ -17,16 +17,7 @@ MOST_CLASSES = 200
 
 
 def save_samples(images: ImageSet, path: Path, per_class: int = 10) -> Path:
-    """Draw the first images of each class and write the figure.
-
-    Args:
-        images: The image set.
-        path: The file. Without a suffix, it becomes a .png file.
-        per_class: Images of each class.
-
-    Returns:
-        The path that was written.
-    """
+    """Draw the first images of each class, write the figure (without a suffix, as .png), and return its path."""
     path = path if path.suffix else path.with_suffix(".png")
     if per_class < 1:
         raise InputError(f"per_class: expected 1 or more, found {per_class}")
@@ -43,14 +34,13 @@ def save_samples(images: ImageSet, path: Path, per_class: int = 10) -> Path:
     return path
 
 
-def draw_grid(rows: Sequence[UInt8[Tensor, "image channel height width"]], names: Sequence[str], title: str) -> Any:
-    """Draw rows of images, each with its name on the left. Returns a matplotlib figure."""
-    figures = import_extra("report", "matplotlib.figure")
+def draw_grid(rows: Sequence[UInt8[Tensor, "image channel height width"]], names: Sequence[str], title: str) -> Figure:
+    """Draw rows of images, each with its name on the left."""
     columns = max(len(row) for row in rows)
     cell, gap = 0.62, 0.06  # inches
     label = 0.25 + 0.085 * max(len(name) for name in names)
     width, height = label + columns * cell + 0.15, 0.45 + len(rows) * cell + 0.1
-    figure = figures.Figure(figsize=(max(width, 0.09 * len(title)), height), facecolor="white")
+    figure = Figure(figsize=(max(width, 0.09 * len(title)), height), facecolor="white")
     wide = figure.get_figwidth()
     figure.text(0.12 / wide, 1 - 0.26 / height, title, fontsize=10, va="center", weight="bold", parse_math=False)
     for number, (name, row) in enumerate(zip(names, rows, strict=True)):

@@ -42,10 +42,7 @@ REGENERATED_NOTE = (
 def table_1(study: Study, tables: Tables, own: Sequence[RunTable] = ()) -> Table:
     """Return Table 1: test accuracy on each dataset, one line per normalization.
 
-    Args:
-        study: The study of Table 1.
-        tables: Its runs.
-        own: Runs outside the study, those that differ in the seed alone together.
+    `own` are runs outside the study; those that differ in the seed alone are one table.
     """
     run_on = {dataset for runs in tables for dataset in runs.datasets}
     lines = [line for dataset in study.datasets if dataset in run_on for line in _lines(study, tables, dataset)]
