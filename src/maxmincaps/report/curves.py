@@ -177,8 +177,9 @@ def _label_points(axes: Axes, labels: Sequence[tuple[str, np.ndarray, str]], dpi
         chosen = next(free, nearby[0])
         taken.append((chosen, half))
         line = {"arrowstyle": "-", "linewidth": 0.4, "color": colour, "shrinkA": 0, "shrinkB": 2}
-        place = {"xytext": chosen - middle, "textcoords": "offset points", "ha": "center", "va": "center"}
-        axes.annotate(words, (point[0], point[1]), color=colour, fontsize=6.5, arrowprops=line, **place)
+        style = {"color": colour, "fontsize": 6.5, "ha": "center", "va": "center"}
+        offset = tuple(chosen - middle)
+        axes.annotate(words, tuple(point), offset, textcoords="offset points", arrowprops=line, **style)
 
 
 def _grid(

@@ -117,7 +117,7 @@ def _inactive(runs: RunTable) -> Figure:
     for (dataset, setting), own in runs.by(lambda run: (run.recipe.dataset, run.line.partition(", ")[2])).items():
         lines = own.by(lambda run: run.recipe.normalization).items()
         histories = {name: [inactive_by_epoch(run) for run in one] for name, one in lines}
-        panels.append((f"{title_of(dataset)}, {setting}", histories))
+        panels.append((f"{title_of(dataset)}\n{setting}", histories))
     return curves.by_epoch(panels, "inactive capsules (%)", limits=PERCENT)
 
 
