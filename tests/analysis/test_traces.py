@@ -1,14 +1,24 @@
 """Figures 2 to 4 from a trace: nothing is lost in a histogram, and the children that are shown are worth showing."""
 
+from collections import defaultdict
+
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from maxmincaps import fit
-from maxmincaps.analysis.traces import chosen_children, evolution, evolution_rows, rows, trace
+from maxmincaps.analysis.traces import chosen_children, evolution, rows, trace
 from maxmincaps.errors import InputError
 from tests.analysis.runs import write_trace
+
+
+def panels_of(bins):
+    """Bins of each iteration, quantity and column."""
+    panels = defaultdict(list)
+    for one in bins:
+        panels[one.iteration, one.quantity, one.column].append(one)
+    return panels
 
 
 @pytest.fixture
@@ -31,31 +41,31 @@ def test_every_logit_and_coupling_is_counted_once(tmp_path_factory, scale, shift
     folder = tmp_path_factory.mktemp("run")
     values = torch.randn(3, 20, 10, generator=torch.Generator().manual_seed(seed)) * scale + shift
     write_trace(folder, values, values.abs(), label=3)
-    for panel in evolution(trace(folder), bins=bins):
-        assert panel.counts.sum() == (20 if panel.column == "true class" else 200)
-        assert len(panel.counts) == bins == len(panel.edges) - 1
+    for (_, _, column), panel in panels_of(evolution(trace(folder), bins=bins)).items():
+        assert sum(one.count for one in panel) == (20 if column == "true class" else 200)
+        assert len(panel) == bins
 
 
 def test_children_with_zero_prediction_vectors_are_counted_apart(tmp_path):
     logits, couplings = torch.zeros(2, 5, 10), torch.full((2, 5, 10), 0.1)
     logits[1, :3], couplings[1, :3, 0] = 1.0, 0.9
     write_trace(tmp_path, logits, couplings, label=0)
-    for panel in evolution(trace(tmp_path)):
-        voting, every = (3, 5) if panel.column == "true class" else (30, 50)
-        assert (panel.voting.sum(), panel.counts.sum()) == (voting, every)
-        assert (panel.voting <= panel.counts).all()
+    for (_, _, column), panel in panels_of(evolution(trace(tmp_path))).items():
+        active, every = (3, 5) if column == "true class" else (30, 50)
+        assert (sum(one.of_active for one in panel), sum(one.count for one in panel)) == (active, every)
+        assert all(one.of_active <= one.count for one in panel)
 
 
 def test_the_panels_of_a_quantity_share_their_edges(run):
-    panels = evolution(trace(run), bins=20)
+    panels = panels_of(evolution(trace(run), bins=20))
     assert len(panels) == 3 * 2 * 2
     for quantity in ("logits", "couplings"):
-        first, *others = [panel.edges for panel in panels if panel.quantity == quantity]
-        assert all(edges.equal(first) for edges in others)
+        edges = {tuple((one.low, one.high) for one in panel) for key, panel in panels.items() if key[1] == quantity}
+        assert len(edges) == 1
 
 
 def test_the_initial_logits_are_all_in_the_bin_of_zero(run):
-    start = [row for row in evolution_rows(trace(run), bins=20) if (row.iteration, row.quantity) == (1, "logits")]
+    start = [row for row in evolution(trace(run), bins=20) if (row.iteration, row.quantity) == (1, "logits")]
     assert {row.count for row in start if row.count} == {40, 400}
     assert all(row.low <= 0 <= row.high for row in start if row.count)
 

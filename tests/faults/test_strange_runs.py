@@ -130,7 +130,7 @@ def read_answers(folder):
 
 def read_trace(folder):
     found = traces.trace(folder)
-    traces.evolution_rows(found), traces.rows(found)
+    traces.evolution(found), traces.rows(found)
 
 
 COMMANDS = [

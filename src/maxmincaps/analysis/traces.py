@@ -29,23 +29,11 @@ class Trace:
     """Which lower-level capsules are active. An inactive one has a zero output, and its logits stay at zero."""
 
 
-@dataclass(frozen=True, eq=False)
-class Histogram:
-    """One panel of figures 2 and 3: `logits` or `couplings`, of the column of the `true class` alone or of `all`."""
-
-    iteration: int
-    """From 0, the initial values."""
-    quantity: str
-    column: str
-    edges: Float[Tensor, "edge"]
-    counts: Float[Tensor, "bin"]
-    """Number of values of all lower-level capsules."""
-    voting: Float[Tensor, "bin"]
-    """Number of values of active ones."""
-
-
 class HistogramBin(NamedTuple):
-    """One bin of a histogram. `iteration` counts from 1, as in figure 2."""
+    """One bin of a histogram of `logits` or `couplings`, of the column of the `true class` alone or of `all`.
+
+    `iteration` counts from 1, the initial values, as in figure 2.
+    """
 
     iteration: int
     quantity: str
@@ -98,32 +86,17 @@ def trace_of(run: Path | str, weights: Literal["best", "last"] = "last", dataset
     return Trace(logits.float(), couplings.float(), int(first.labels), alive)
 
 
-def evolution(found: Trace, *, bins: int = 50) -> list[Histogram]:
-    """Return histograms of logits and couplings at each iteration: of all, and of the true class's column.
-
-    All iterations of one quantity share their edges.
-    """
-    panels = []
+def evolution(found: Trace, *, bins: int = 50) -> list[HistogramBin]:
+    """Count logits and couplings at each iteration in bins; all iterations of one quantity share their edges."""
+    rows = []
     for quantity, values in (("logits", found.logits), ("couplings", found.couplings)):
         edges = _edges(values, bins)
+        ends = (edges[:-1].tolist(), edges[1:].tolist())
         for column, chosen in (("true class", values[:, :, found.label, None]), ("all", values)):
-            panels += [
-                Histogram(
-                    number, quantity, column, edges, *(_counts(part, edges) for part in (step, step[found.alive]))
-                )
-                for number, step in enumerate(chosen)
-            ]
-    return panels
-
-
-def evolution_rows(found: Trace, *, bins: int = 50) -> list[HistogramBin]:
-    """Return the histograms as a tidy table, one row per bin."""
-    rows = []
-    for panel in evolution(found, bins=bins):
-        columns = torch.stack([panel.edges[:-1], panel.edges[1:], panel.counts, panel.voting], dim=1)
-        for low, high, count, voting in columns.tolist():
-            place = (panel.iteration + 1, panel.quantity, panel.column)
-            rows.append(HistogramBin(*place, low, high, int(count), int(voting)))
+            for iteration, step in enumerate(chosen, 1):
+                counts = (torch.histogram(part.flatten(), edges).hist for part in (step, step[found.alive]))
+                every = zip(*ends, *(one.int().tolist() for one in counts), strict=True)
+                rows += [HistogramBin(iteration, quantity, column, *numbers) for numbers in every]
     return rows
 
 
@@ -152,10 +125,6 @@ def rows(found: Trace, children: Sequence[int] | None = None, *, count: int = 3)
         for child in chosen
         for parent in range(found.logits.shape[2])
     ]
-
-
-def _counts(values: Float[Tensor, "child parent"], edges: Float[Tensor, "edge"]) -> Float[Tensor, "bin"]:
-    return torch.histogram(values.flatten(), edges).hist
 
 
 def _edges(values: Float[Tensor, "*any"], bins: int) -> Float[Tensor, "edge"]:

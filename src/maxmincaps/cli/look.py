@@ -45,7 +45,7 @@ def evolution(run: RunFolder, *, bins: Count = 10, options: Options = DEFAULTS) 
         bins: Bins of each histogram.
     """
     weights = options.weights_of(run)
-    rows = traces.evolution_rows(traces.trace_of(run, weights, options.dataset), bins=bins)
+    rows = traces.evolution(traces.trace_of(run, weights, options.dataset), bins=bins)
     _print(f"Logits and couplings of {run.name} ({weights} weights)", rows, Run(run).data.classes, options.csv)
 
 

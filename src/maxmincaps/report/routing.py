@@ -1,6 +1,7 @@
 """Figures 2 to 4: how routing proceeds for one training image."""
 
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 from math import log10
 
 import numpy as np
@@ -10,7 +11,7 @@ from matplotlib.figure import Figure, SubFigure
 from matplotlib.ticker import LogLocator, MaxNLocator, MultipleLocator, NullLocator
 from torch import Tensor
 
-from maxmincaps.analysis.traces import Histogram, Trace, chosen_children
+from maxmincaps.analysis.traces import HistogramBin, Trace, chosen_children
 from maxmincaps.report.style import FAINT, FULL_WIDTH, INK, LineStyle, letters, line_style, styled
 
 RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -18,19 +19,18 @@ QUANTITIES = {"logits": "logits $b_{ij}$", "couplings": "routing coefficients $c
 
 
 @styled
-def evolution(histograms: Mapping[str, Sequence[Histogram]]) -> Figure:
+def evolution(histograms: Mapping[str, Sequence[HistogramBin]]) -> Figure:
     """Draw all logits and all coefficients of the active capsules for each normalization, iteration by iteration."""
-    shown = {name: [panel for panel in panels if panel.column == "all"] for name, panels in histograms.items()}
-    rows = 1 + max(panel.iteration for panels in shown.values() for panel in panels)
-    most = max(panel.voting.max().item() for panels in shown.values() for panel in panels)
+    shown = {name: [one for one in bins if one.column == "all"] for name, bins in histograms.items()}
+    rows = max(one.iteration for bins in shown.values() for one in bins)
+    most = max(one.of_active for bins in shown.values() for one in bins)
     figure = Figure(figsize=(FULL_WIDTH, 0.75 + 1.1 * rows))
     for letter, part, name in zip(letters(), figure.subfigures(1, len(shown), squeeze=False)[0], shown, strict=False):
         style = line_style(name)
         grid = part.subplots(rows, 2, squeeze=False, sharex="col", sharey=True)
         part.suptitle(f"({letter}) {style.label}", color=style.colour, fontweight="bold", fontsize=9)
-        for panel in shown[name]:
-            axes = grid[panel.iteration][list(QUANTITIES).index(panel.quantity)]
-            _histogram(axes, panel, style, most)
+        for (iteration, quantity), bins in groupby(shown[name], lambda one: (one.iteration, one.quantity)):
+            _histogram(grid[iteration - 1][list(QUANTITIES).index(quantity)], [*bins], style, most)
         for axes, words in zip(grid[-1], QUANTITIES.values(), strict=True):
             axes.set_xlabel(words, parse_math=True)
         for iteration, axes in enumerate(grid[:, 0]):
@@ -39,10 +39,11 @@ def evolution(histograms: Mapping[str, Sequence[Histogram]]) -> Figure:
     return figure
 
 
-def _histogram(axes: Axes, panel: Histogram, style: LineStyle, most: float) -> None:
+def _histogram(axes: Axes, bins: Sequence[HistogramBin], style: LineStyle, most: int) -> None:
+    low, high = bins[0].low, bins[-1].high
     # The outline makes a bin visible that is narrower than a pixel.
     shape = {"fill": True, "facecolor": style.colour, "edgecolor": style.colour, "linewidth": 0.8}
-    axes.stairs(panel.voting.numpy(), panel.edges.numpy(), baseline=0.1, **shape)
+    axes.stairs([one.of_active for one in bins], [*(one.low for one in bins), high], baseline=0.1, **shape)
     axes.set_yscale("log")
     axes.yaxis.set_major_formatter(lambda value, _: "10" + str(round(log10(value))).translate(RAISED))
     axes.set_ylim(0.5, 2 * max(most, 1))
@@ -50,8 +51,7 @@ def _histogram(axes: Axes, panel: Histogram, style: LineStyle, most: float) -> N
     axes.yaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_locator(MaxNLocator(4))
     axes.grid(axis="y")
-    if panel.quantity == "couplings":
-        low, high = panel.edges[0].item(), panel.edges[-1].item()
+    if bins[0].quantity == "couplings":
         axes.set_xlim(min(low, 0.0) - 0.03, max(high, 1.0) + 0.03)
         axes.xaxis.set_major_locator(MultipleLocator(0.5) if high - low <= 2 else MaxNLocator(3))
 

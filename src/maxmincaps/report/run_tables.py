@@ -4,13 +4,7 @@ from collections.abc import Mapping
 from itertools import combinations, product
 from typing import Any
 
-from maxmincaps.analysis.measures import (
-    best_accuracy,
-    final_accuracy,
-    final_inactive,
-    training_accuracy,
-    validation_accuracy,
-)
+from maxmincaps.analysis import measures
 from maxmincaps.analysis.responses import class_scores
 from maxmincaps.analysis.runs import Measure, RunTable, Tables, interval
 from maxmincaps.report.items import changed_settings, settings_except
@@ -39,6 +33,7 @@ COMPARED_LINES = ("Max-Min", "Softmax", "Uniform (control)")
 def accuracies_of_lines(study: Study, tables: Tables, name: str) -> Table:
     """Return the accuracies of every line of a study that is not in the paper."""
     several = len(study.datasets) > 1
+    first = ("Dataset",) * several
     validated = any(run.recipe.validation for runs in tables for run in runs)
     rows = []
     for dataset in study.datasets:
@@ -48,23 +43,14 @@ def accuracies_of_lines(study: Study, tables: Tables, name: str) -> Table:
                 if not own and several:
                     continue
                 best, final, n, budget = best_and_final(own)
-                validation = (with_sd(own.mean(validation_accuracy), otherwise=NONE),) * validated
-                inactive = with_sd(own.mean(final_inactive), otherwise=NONE)
+                validation = (with_sd(own.mean(measures.validation_accuracy), otherwise=NONE),) * validated
+                inactive = with_sd(own.mean(measures.final_inactive), otherwise=NONE)
                 title = (dataset_title(own, dataset),) * several
                 rows.append((*title, line, best, final, *validation, inactive, n, budget))
     return Table(
         name=name,
         caption=f"{study.title}. Test accuracy (%), and inactive capsules after the last epoch (%).",
-        columns=(
-            *("Dataset",) * several,
-            "Line",
-            "Best",
-            "Final",
-            *("Validation",) * validated,
-            "Inactive",
-            "n",
-            "Budget",
-        ),
+        columns=(*first, "Line", "Best", "Final", *("Validation",) * validated, "Inactive", "n", "Budget"),
         rows=tuple(rows),
         notes=(BEST_NOTE, SD_NOTE),
     )
@@ -77,7 +63,7 @@ def normalizations_compared(study: Study, tables: Tables, name: str) -> Table:
     """
     settings = dict.fromkeys(line.label.partition(", ")[2] for line in study.lines if ", " in line.label)
     validated = any(run.recipe.validation for runs in tables for run in runs)
-    measure = validation_accuracy if validated else best_accuracy
+    measure = measures.validation_accuracy if validated else measures.best_accuracy
     known = {run.line.partition(", ")[0] for runs in tables for run in runs}
     names = [name for name in COMPARED_LINES if name in known]
     pairs = [*combinations(names, 2)]
@@ -127,7 +113,10 @@ def all_runs(runs: RunTable) -> Table:
     rows = []
     for own in sorted(groups, key=lambda own: _order(own[0])):
         title, changes = dataset_title(own, own[0].recipe.dataset), _differences(own[0]) or NONE
-        means = (own.mean(measure) for measure in (best_accuracy, final_accuracy, training_accuracy))
+        means = (
+            own.mean(measure)
+            for measure in (measures.best_accuracy, measures.final_accuracy, measures.training_accuracy)
+        )
         cells = (with_sd(mean, otherwise=missing(own)) for mean in means)
         rows.append((title, name_of(own[0]), changes, *cells, how_many(own), budgets(own)))
     return Table(
