@@ -2,7 +2,6 @@
 
 import os
 import re
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,7 +15,7 @@ from maxmincaps.analysis.poll import Poll
 from maxmincaps.analysis.runs import RunTable, study_runs_by_network
 from maxmincaps.recipe import IDENTITY, Recipe
 from maxmincaps.report.style import footnote
-from maxmincaps.report.table import NOT_PAPER, Table
+from maxmincaps.report.table import NOT_PAPER, TEXTS, Table
 from maxmincaps.studies.study import DATASETS, PAPER_SCALE, Study, title_of
 from maxmincaps.studies.table import budgets_in_words, has_papers_network, seeds_among
 from maxmincaps.training.run import RunSummary
@@ -26,8 +25,6 @@ IN_THE_PAPER = ("mnist", "cifar10")
 COMPARED = ("softmax", "max-min")
 Networks = dict[str, dict[str, RunSummary]]
 """For each dataset, one run of each normalization."""
-TEXTS = tomllib.loads(Path(__file__).with_name("texts.toml").read_text(encoding="utf-8"))
-"""Title and caption of each figure and table, by name."""
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import tomllib
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -20,12 +21,9 @@ NONE = "–"
 DAGGER = "†"
 """Marks numbers that were made with another budget than the paper's."""
 NOT_PAPER = "not the paper's budget"
-BEST_NOTE = (
-    "Best: the epoch with the highest accuracy on the test set, or on the images that the budget names instead; chosen "
-    "on test images, as in the paper, it is optimistic. Final: the last epoch. Both are measured on all test images, "
-    "so a best epoch chosen on a subset can score below the final epoch on the full test set."
-)
-SD_NOTE = "± is the sample standard deviation over n runs; a single run has none."
+TEXTS = tomllib.loads(Path(__file__).with_name("texts.toml").read_text(encoding="utf-8"))
+"""Title and caption of each figure and table by name, and notes below tables."""
+BEST_NOTE, SD_NOTE, MARKED_NOTE, REGENERATED_NOTE = TEXTS["notes"].values()
 OURS, DETECTABLE = "Ours (mean, 95 % interval, n)", "Smallest detectable"
 WORDS = {"Normalization", "Measure", "Line", "Setting", "Differs in", "Budget", "Our budget", "Whose"}
 WORDS |= {"People agree with", "The paper", OURS, DETECTABLE, "Verdict"}

@@ -14,10 +14,12 @@ from maxmincaps.report.table import (
     BEST_NOTE,
     DAGGER,
     DETECTABLE,
+    MARKED_NOTE,
     NONE,
     NOT_PAPER,
     NOT_RUN,
     OURS,
+    REGENERATED_NOTE,
     SD_NOTE,
     Table,
     best_and_final,
@@ -33,10 +35,6 @@ from maxmincaps.training.responses import responses
 BEST = "best_test_accuracy"
 BUDGET = ("n", "Our budget")
 """The last two columns of most tables."""
-REGENERATED_NOTE = (
-    "Regenerated: made by the authors' procedure with other random choices, and for bMNIST from other photographs, "
-    "because the original files could not be reached."
-)
 
 
 def table_1(study: Study, tables: Tables, own: Sequence[RunTable] = ()) -> Table:
@@ -191,10 +189,7 @@ def claims(found: Sequence[Evidence]) -> Table:
 
 
 def _notes(tables: Tables, below_paper: bool) -> tuple[str, ...]:
-    marked = (
-        f"{DAGGER} {NOT_PAPER} (fewer epochs, images or seeds than our scale `{PAPER_SCALE}`, whose epochs are ours "
-        "where the paper states none, or a smaller network): read it beside the paper's number, not as its equal.",
-    ) * below_paper
+    marked = (f"{DAGGER} {NOT_PAPER} {MARKED_NOTE}",) * below_paper
     regenerated = (REGENERATED_NOTE,) * any(run.regenerated for runs in tables for run in runs)
     return (*marked, *(note for runs in tables for note in runs.notes), BEST_NOTE, SD_NOTE, *regenerated)
 
