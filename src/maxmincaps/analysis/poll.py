@@ -21,31 +21,10 @@ from PIL import Image
 
 from maxmincaps.errors import InputError, one_line
 
-APPLICATION_ID = 0x6D6D6370  # "mmcp", the application id in SQLite's header
-VERSION = 1
 MOST_PIXELS = 1 << 22  # of one image
 CANNOT_TELL = -1
 """The label of an answer "I cannot tell"."""
-SCHEMA = f"""
-PRAGMA application_id = {APPLICATION_ID};
-PRAGMA user_version = {VERSION};
-CREATE TABLE poll (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
-CREATE TABLE question (
-    number INTEGER PRIMARY KEY,
-    image INTEGER NOT NULL,
-    label INTEGER NOT NULL,
-    prediction INTEGER NOT NULL,
-    lengths TEXT NOT NULL,
-    png BLOB NOT NULL
-) STRICT;
-CREATE TABLE answer (
-    person TEXT NOT NULL,
-    number INTEGER NOT NULL REFERENCES question,
-    label INTEGER NOT NULL,
-    answered_at TEXT NOT NULL,
-    PRIMARY KEY (person, number)
-) STRICT, WITHOUT ROWID;
-"""
+SCHEMA = Path(__file__).with_suffix(".sql").read_text(encoding="utf-8")
 """The tables of the file. One answer for each person and question: a second one replaces the first."""
 
 
@@ -176,14 +155,17 @@ def opened(path: Path) -> Iterator[sqlite3.Connection]:
 
 def check_form(connection: sqlite3.Connection, path: Path) -> None:
     """Refuse a file that is not a poll of this version, or holds more than our tables."""
-    found = tuple(connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version"))
-    if found != (APPLICATION_ID, VERSION):
-        raise InputError(f"{path}: expected a poll, version {VERSION}, found application and version {found}")
-    # A view or a trigger is a program that runs when a table is read or written, perhaps without end.
     with closing(sqlite3.connect(":memory:")) as ours:
         ours.executescript(SCHEMA)
+        if (found := _version(connection)) != (expected := _version(ours)):
+            raise InputError(f"{path}: expected a poll with application and version {expected}, found {found}")
+        # A view or a trigger is a program that runs when a table is read or written, perhaps without end.
         if _objects(connection) != _objects(ours):
             raise InputError(f"{path}: expected a poll's own tables, found others")
+
+
+def _version(connection: sqlite3.Connection) -> tuple[int, ...]:
+    return tuple(connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version"))
 
 
 def _objects(connection: sqlite3.Connection) -> list[tuple]:
