@@ -30,7 +30,6 @@ FEWEST_SETTINGS = 3
 """Different routing settings that a panel of the polarisation figure shows at least, of two or more normalizations."""
 MOST_PANELS = 5
 """Panels of the polarisation figure; with the legend they fill three rows."""
-SETTING_WORDS = {"relu True": "ReLU", "relu False": "no ReLU"}
 
 
 class Chapter(NamedTuple):
@@ -174,19 +173,19 @@ def _polarization(data: ReportData) -> list[PageItem]:
 
 
 def _panel_titles(groups: list[RunTable]) -> list[str]:
-    """Return dataset, network and epochs of each group of runs, and the settings that tell equal titles apart."""
+    """Return dataset, network, epochs and ReLU of each group of runs, and the settings that tell equal titles apart."""
     titles = []
     for own in groups:
         size = "the paper's network" if has_papers_network(own[0]) else network_in_words(own[0])
-        epochs = pluralize(own[0].recipe.epochs, "epoch")
-        titles.append(f"{dataset_title(own, own[0].recipe.dataset)}\n{size}, {epochs}")
+        recipe = own[0].recipe
+        words = (size, pluralize(recipe.epochs, "epoch"), "ReLU" if recipe.relu else "no ReLU")
+        titles.append(f"{dataset_title(own, recipe.dataset)}\n{', '.join(words)}")
     recipes = [own[0].recipe.model_dump(exclude=set(ROUTING_SETTINGS)) for own in groups]
     apart = []
     for title, recipe in zip(titles, recipes, strict=True):
         same = [other for other, its_title in zip(recipes, titles, strict=True) if its_title == title]
         differing = [name for name in recipe if any(other[name] != recipe[name] for other in same)]
-        words = (f"{name} {recipe[name]}" for name in differing)
-        apart.append("".join(f", {SETTING_WORDS.get(setting, setting)}" for setting in words))
+        apart.append("".join(f", {name} {recipe[name]}" for name in differing))
     return [title + words for title, words in zip(titles, apart, strict=True)]
 
 
