@@ -69,19 +69,21 @@ def _lines(study: Study, tables: Tables, dataset: str) -> Iterable[tuple[str, ..
 
 
 def table_1_in_short(study: Study, tables: Tables) -> Table:
-    """Return Table 1 with one line per dataset and size of network."""
+    """Return Table 1 with one line per dataset: that of the paper's network if there is one, else of a smaller one."""
     reported = [name for name in study.datasets if study.reported(BEST, name, "Max-Min")]
     labels = [line.label for line in study.lines]
     in_paper = [line for line in labels if study.reported(BEST, reported[0], line)] if reported else []
-    ours = [line for line in labels if line in in_paper or any(runs.where(line=line) for runs in tables)]
+    nothing = RunTable((), study)
+    chosen = {
+        name: next((own.where(dataset=name) for own in tables if name in own.datasets), nothing) for name in reported
+    }
+    ours = [line for line in labels if line in in_paper or any(runs.where(line=line) for runs in chosen.values())]
     rows = []
-    for dataset in reported:
-        for runs in [own for own in tables if dataset in own.datasets] or [RunTable((), study)]:
-            paper = (_reported(study.reported(BEST, dataset, line)) for line in in_paper)
-            here = [runs.of(dataset, line) for line in ours]
-            n = " and ".join(dict.fromkeys(map(how_many, here)))
-            budget = budgets(runs.where(dataset=dataset)) or NOT_RUN
-            rows.append((LONG.get(dataset, title_of(dataset)), *paper, *map(_in_short, here), n, budget))
+    for dataset, runs in chosen.items():
+        paper = (_reported(study.reported(BEST, dataset, line)) for line in in_paper)
+        here = [runs.of(dataset, line) for line in ours]
+        n = " and ".join(dict.fromkeys(map(how_many, here)))
+        rows.append((LONG.get(dataset, title_of(dataset)), *paper, *map(_in_short, here), n, budgets(runs) or NOT_RUN))
     return Table(
         name="table-1-in-short",
         caption="Test accuracy (%): the paper's best epoch, and ours, best / final.",

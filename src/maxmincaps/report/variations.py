@@ -20,6 +20,8 @@ SEVERAL_RUNS = 2
 def iterations(data: ReportData) -> list[PageItem]:
     """Return figures 7 and 8, and the numbers of both."""
     study, found, runs, command = data.of_study("iterations")
+    found = [own for table in found if (own := _along_an_axis(table))]
+    runs = runs.filter(lambda run: any(run in own for own in found))
     if not found:
         return [data.not_run("figure-7", "Figures 7 and 8", "iterations")]
     lacking = ", ".join(title_of(name) for name in study.datasets if name not in runs.datasets)
@@ -39,6 +41,12 @@ def iterations(data: ReportData) -> list[PageItem]:
             data.item("figure-in-numbers", table, command, runs, name=table.name, title=title),
         ]
     return items
+
+
+def _along_an_axis(runs: RunTable) -> RunTable:
+    """Return the runs of datasets with several numbers of iterations. Other studies share runs with a single one."""
+    several = [name for name in runs.datasets if len({run.value for run in runs.where(dataset=name)}) > 1]
+    return runs.filter(lambda run: run.recipe.dataset in several)
 
 
 def _iteration_panels(data: ReportData, found: list[RunTable]) -> list[tuple[str, curves.Curves, RunTable]]:
@@ -106,7 +114,7 @@ def ablations(data: ReportData) -> list[PageItem]:
         if compared.rows:
             items.append(data.item("study-compared", compared, command, runs, name=compared.name, study=study))
         if name == "inactive":
-            shown = found[0].complete
+            shown = found[0].complete.filter(lambda run: run.recipe.relu)  # without ReLU all lines are zero
             items.append(data.item("inactive-by-setting", _inactive(shown), command, shown, study=study))
     return items
 
