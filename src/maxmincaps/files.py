@@ -147,7 +147,8 @@ def file_lock(path: Path, timeout_s: float, refused: InputError) -> Iterator[Non
     try:
         yield
     finally:
-        lock.release()
+        with suppress(OSError):  # the lock ends with its process in any case
+            lock.release()
 
 
 @contextmanager

@@ -78,7 +78,7 @@ def test_each_change_of_a_file_may_fail(undisturbed, how, tmp_path, scale, tally
         folder.mkdir()
         code, output = disturbed(undisturbed.scenario, folder, Fault(at, how, (errno.EIO, errno.ENOSPC)[at % 2]))
         assert code in (0, SAID), (undisturbed.operations[at], output)
-        assert all(line and "\n" not in line and "Error" not in line for line in output)
+        assert all(line and "\n" not in line and "Error" not in line for line in output), output
         ends["a clear line" if code else "borne"] += 1
         undisturbed.goes_on(folder)
     tally(how, tried=ends.total(), ended_with_a_clear_line=ends["a clear line"], borne=ends["borne"], lost=0)

@@ -12,9 +12,8 @@ from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from filelock import FileLock, Timeout
-
 from maxmincaps.errors import DivergedError, InputError
+from maxmincaps.files import file_lock, reporting_write_errors
 from maxmincaps.recipe import Recipe
 from maxmincaps.studies.study import unique
 from maxmincaps.training.fit import fit
@@ -199,9 +198,9 @@ def is_in_use(folder: Path) -> bool:
     if not path.exists():
         return False
     try:
-        with FileLock(path, timeout=0):
+        with reporting_write_errors(folder), file_lock(path, 0, InUseError(f"{folder}: is in use")):
             return False
-    except Timeout:
+    except InUseError:
         return True
 
 
