@@ -21,9 +21,9 @@ def test_without_runs_no_claim_has_a_verdict():
 
 
 @pytest.mark.parametrize("claim", CLAIMS.values(), ids=lambda claim: claim.name)
-def test_a_claim_names_lines_of_its_study_and_arguments_that_its_judge_has(claim):
-    arguments = claim.judge.keywords
-    signature(claim.judge.func).bind(None, **arguments)
+def test_a_claim_names_lines_of_its_study_and_arguments_that_its_criterion_has(claim):
+    arguments = claim.criterion.keywords
+    signature(claim.criterion.func).bind(None, **arguments)
     named = {arguments[key] for key in ("line", "minus", "first", "second") if key in arguments}
     assert named <= {line.label for line in STUDIES[claim.study].lines}
     assert set(arguments.get("datasets", ())) <= set(DATASETS)

@@ -75,7 +75,7 @@ def test_a_damaged_run_affects_only_the_claims_that_need_it(tmp_path):
     (tmp_path / rows["Max-Min", None, "mnist", 0].fingerprint).mkdir(parents=True)
     (rows["Max-Min", None, "mnist", 0].folder / "trace.safetensors").write_bytes(b"torn")
     found = by_name(rows.values())
-    assert found["max-min-spreads"].finding.ours.startswith("cannot be judged: ")
+    assert found["max-min-spreads"].finding.ours.startswith("cannot be evaluated: ")
     assert found["better-on-mnist"].verdict is Verdict.SUPPORTED
 
 

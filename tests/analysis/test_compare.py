@@ -10,7 +10,7 @@ from scipy.stats import nct, t
 
 from maxmincaps.analysis.claims import Evidence, count_verdicts, summarize_verdicts
 from maxmincaps.analysis.runs import RunTable, interval
-from maxmincaps.analysis.verdicts import Bound, Verdict, combine, judge
+from maxmincaps.analysis.verdicts import Bound, Verdict, combine, evaluate
 from maxmincaps.recipe import Recipe
 from maxmincaps.training.schema import Environment
 from tests.analysis.runs import make_data, make_run
@@ -87,7 +87,7 @@ def test_datasets_are_counted_in_the_verdict(verdicts, expected, words):
 
 def test_pairs_of_different_datasets_are_never_pooled():
     values = {"mnist": [1.0, 1.1], "cifar10": [1.0, 0.9]}
-    found = judge(values, RunTable(), "points")
+    found = evaluate(values, RunTable(), "points")
     assert (found.verdict, found.n) == (N, 2)
 
 
@@ -107,6 +107,6 @@ def test_only_runs_that_differ_in_nothing_but_the_line_are_paired(tmp_path):
 
 
 def test_the_counts_name_every_verdict_once():
-    found = [Evidence(None, judge({"mnist": [1.0, 1.1, 0.9]}, RunTable(), ""))] * 2
+    found = [Evidence(None, evaluate({"mnist": [1.0, 1.1, 0.9]}, RunTable(), ""))] * 2
     assert count_verdicts(found) == {verdict: 2 * (verdict is S) for verdict in Verdict}
     assert summarize_verdicts(found).startswith("2 claims: 2 supported, 0 supported on some datasets, 0 refuted")

@@ -1,4 +1,4 @@
-"""The claims of the paper (claims.toml), judged by runs. Verdicts are computed, never typed."""
+"""Read the claims of the paper (claims.toml) and compute the verdict on each from the runs of its study."""
 
 import tomllib
 from collections import Counter
@@ -8,8 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from maxmincaps.analysis import judges, measures
-from maxmincaps.analysis.judges import MAX_MIN_LABEL, SOFTMAX_LABEL
+from maxmincaps.analysis import criteria, measures
+from maxmincaps.analysis.criteria import MAX_MIN_LABEL, SOFTMAX_LABEL
 from maxmincaps.analysis.runs import RunTable, study_runs_by_network
 from maxmincaps.analysis.verdicts import Bound, Finding, Verdict, not_tested
 from maxmincaps.errors import InputError
@@ -23,13 +23,13 @@ BEST = "best_test_accuracy"
 
 @dataclass(frozen=True)
 class Claim:
-    """A sentence of the paper, its evidence, the study whose runs decide it, and the function that judges them."""
+    """A sentence of the paper, its evidence, the study whose runs decide it, and the criterion that evaluates them."""
 
     name: str
     sentence: str
     paper: str
     study: str
-    judge: Callable[[RunTable], Finding]
+    criterion: Callable[[RunTable], Finding]
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Evidence:
 
 
 def evaluate_claims(runs: Sequence[RunSummary], names: Iterable[str] | None = None) -> list[Evidence]:
-    """Judge claims by the runs of their studies: all claims, or those with these names."""
+    """Evaluate claims by the runs of their studies: all claims, or those with these names."""
     claims = [CLAIMS[name] for name in (CLAIMS if names is None else names)]
     studies = dict.fromkeys(claim.study for claim in claims)
     tables = {name: study_runs_by_network(STUDIES[name], runs) for name in studies}
@@ -94,12 +94,12 @@ def _evaluate(claim: Claim, tables: Sequence[RunTable]) -> Evidence:
 
 
 def _finding(claim: Claim, runs: RunTable) -> Finding:
-    """Judge the runs on the paper's datasets; other datasets stand in only where there are none."""
+    """Evaluate the runs on the paper's datasets; other datasets stand in only where there are none."""
     runs = runs.filter(lambda run: run.recipe.dataset in DATASETS) or runs
     try:
-        return claim.judge(runs)
+        return claim.criterion(runs)
     except InputError as error:  # a damaged run folder affects only the claims that need it
-        return not_tested(runs, f"cannot be judged: {error}")
+        return not_tested(runs, f"cannot be evaluated: {error}")
 
 
 def _load_claims() -> dict[str, Claim]:
@@ -109,18 +109,18 @@ def _load_claims() -> dict[str, Claim]:
     for study, entries in tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")).items():
         for name, entry in entries.items():
             sentence, paper = entry.pop("sentence"), entry.pop("paper").format(gain=gain, table_4=table_4)
-            judge = getattr(judges, entry.pop("judge"))
+            criterion = getattr(criteria, entry.pop("criterion"))
             arguments = {key: _argument(key, value) for key, value in entry.items()}
-            claims[name] = Claim(name, sentence, paper, study, partial(judge, **arguments))
+            claims[name] = Claim(name, sentence, paper, study, partial(criterion, **arguments))
     return claims
 
 
 def _argument(key: str, value: Any) -> Any:
-    """Return the argument of a judge that a value of claims.toml stands for."""
+    """Return the argument of a criterion that a value of claims.toml stands for."""
     if key == "bound":
         return Bound(**value)
     if key in ("combine", "reduce"):
-        return judges.REDUCTIONS[value]
+        return criteria.REDUCTIONS[value]
     return getattr(measures, value) if key == "measure" else value
 
 

@@ -86,7 +86,7 @@ def not_tested(runs: RunTable, reason: str = "") -> Finding:
     return Finding(words, Verdict.NOT_TESTED, str(Verdict.NOT_TESTED), runs)
 
 
-def judge(
+def evaluate(
     values: Mapping[str, Sequence[float]],
     runs: RunTable,
     unit: str,

@@ -1,6 +1,6 @@
-"""How runs are turned into the numbers of a claim. Each judge takes the runs of a study and returns a finding.
+"""How runs are turned into the numbers of a claim. Each criterion takes the runs of a study and returns a finding.
 
-Arguments that judges share: `measure` returns a number of one run, `unit` is the unit of the result, `line`, `first`,
+Arguments that criteria share: `measure` returns a number of one run, `unit` is the unit of the result, `line`, `first`,
 `second` and `minus` are labels of lines, `bound` is what the claim says (default: the mean is above 0), and
 `datasets` are the datasets that the claim is about (default: all that were run).
 """
@@ -16,7 +16,7 @@ from torch import Tensor
 
 from maxmincaps.analysis import measures
 from maxmincaps.analysis.runs import Measure, RunTable, models_a_b_c, voters
-from maxmincaps.analysis.verdicts import ACROSS, ENOUGH, Bound, Finding, Verdict, judge, not_tested
+from maxmincaps.analysis.verdicts import ACROSS, ENOUGH, Bound, Finding, Verdict, evaluate, not_tested
 from maxmincaps.analysis.vote import vote
 from maxmincaps.studies.study import DATASETS, PAPER_SCALE
 from maxmincaps.training.responses import responses
@@ -41,21 +41,23 @@ def on_pairs(
     bound: Bound | None = None,
     datasets: Sequence[str] = (),
 ) -> Finding:
-    """Judge one number per matched pair of two lines: `combine` of both measures, by default `first - second`."""
+    """Evaluate one number per matched pair of two lines: `combine` of both measures, by default `first - second`."""
     here = runs.filter(lambda run: run.line in (first, second) and run.recipe.dataset in (datasets or runs.datasets))
     pairs = here.pairs(measure, first, second)
     if not pairs and here.complete and not here.measured(measure):
         return _not_kept(here)
-    return judge(_by_dataset((key.dataset, combine(*both)) for key, both in pairs.items()), here, unit, bound, datasets)
+    return evaluate(
+        _by_dataset((key.dataset, combine(*both)) for key, both in pairs.items()), here, unit, bound, datasets
+    )
 
 
 def on_runs(runs: RunTable, measure: Measure, unit: str, line: str, bound: Bound) -> Finding:
-    """Judge one number per run of a line."""
+    """Evaluate one number per run of a line."""
     here = runs.where(line=line)
     found = here.measured(measure)
     if not found and here.complete:
         return _not_kept(here)
-    return judge(_by_dataset((run.recipe.dataset, value) for run, value in found.items()), here, unit, bound)
+    return evaluate(_by_dataset((run.recipe.dataset, value) for run, value in found.items()), here, unit, bound)
 
 
 def on_curves(
@@ -69,7 +71,7 @@ def on_curves(
     bound: Bound | None = None,
     datasets: Sequence[str] = DATASETS,
 ) -> Finding:
-    """Judge one number per dataset and seed: `reduce` of the curve over all places on the axis that the study has.
+    """Evaluate one number per dataset and seed: `reduce` of the curve over all places on the axis that the study has.
 
     With `minus`, the curve is the difference of two lines, pair by pair.
     """
@@ -83,7 +85,7 @@ def on_curves(
             if key in others
         }
     values = _by_dataset((key.dataset, reduce(points)) for key, points in curves.items())
-    return judge(values, here, unit, bound, datasets)
+    return evaluate(values, here, unit, bound, datasets)
 
 
 def relative_fall(ours: float, theirs: float) -> float:
@@ -113,7 +115,7 @@ REDUCTIONS: dict[str, Callable[..., float]] = {
 
 
 def does_not_matter(runs: RunTable, line: str) -> Finding:
-    """Judge whether accuracy stays within half a percentage point over a curve; refuted if every seed diverges."""
+    """Evaluate whether accuracy stays within half a percentage point over a curve; refuted if every seed diverges."""
     found = on_curves(
         runs,
         measures.best_accuracy,
@@ -143,11 +145,11 @@ def background_gains_most(runs: RunTable) -> Finding:
         if gain.keys() >= set(DATASETS)
     ]
     here = runs.filter(lambda run: run.line in BOTH)
-    return judge({ACROSS: more}, here, "percentage points more than without a background")
+    return evaluate({ACROSS: more}, here, "percentage points more than without a background")
 
 
 def differs_on_cifar10(runs: RunTable, measure: Measure, unit: str) -> Finding:
-    """Judge whether a measure is larger on CIFAR10 than on MNIST for both normalizations, seed by seed."""
+    """Evaluate whether a measure is larger on CIFAR10 than on MNIST for both normalizations, seed by seed."""
     datasets = ("mnist", "cifar10")
     here = runs.filter(lambda run: run.recipe.dataset in datasets and run.line in BOTH)
     measured = here.measured(measure)
@@ -159,11 +161,11 @@ def differs_on_cifar10(runs: RunTable, measure: Measure, unit: str) -> Finding:
         for seed in dict.fromkeys(seed for _, seed, _ in found)
         if all((line, seed, dataset) in found for line in BOTH for dataset in datasets)
     ]
-    return judge({ACROSS: more}, here, unit)
+    return evaluate({ACROSS: more}, here, unit)
 
 
 def stands_out(runs: RunTable, line: str, side: int) -> Finding:
-    """Judge whether one of the six normalizations is above (`side` 1) or below (-1) all others, seed by seed."""
+    """Evaluate whether one of the six normalizations is above (`side` 1) or below (-1) all others, seed by seed."""
     six = runs.filter(lambda run: run.line in SIX)
     ahead: dict[str, list[float]] = defaultdict(list)
     for (dataset, _), own in six.complete.by(lambda run: (run.recipe.dataset, run.recipe.seed)).items():
@@ -171,7 +173,7 @@ def stands_out(runs: RunTable, line: str, side: int) -> Finding:
         if found.keys() == set(SIX):
             ahead[dataset].append(found[line] - max(value for other, value in found.items() if other != line))
     where = "above the best" if side > 0 else "below the worst"
-    return judge(ahead, six, f"percentage points {where} of the other five")
+    return evaluate(ahead, six, f"percentage points {where} of the other five")
 
 
 def single_record(runs: RunTable, record: float) -> Finding:
@@ -205,7 +207,7 @@ def vote_beats_one(runs: RunTable) -> Finding:
         three = [responses(run.folder) for run in able[first : first + 3]]
         saved.append(min(model.error_percent for model in three) - vote(three).error_percent)
     here = runs.where(line=MAX_MIN_LABEL)
-    return judge({"mnist": saved}, here, "percentage points of error below the best of three, final weights")
+    return evaluate({"mnist": saved}, here, "percentage points of error below the best of three, final weights")
 
 
 def _reached(error: float, record: float, at_paper: bool) -> Verdict:
