@@ -51,13 +51,16 @@ def on_pairs(
     )
 
 
-def on_runs(runs: RunTable, measure: Measure, unit: str, line: str, bound: Bound) -> Finding:
+def on_runs(
+    runs: RunTable, measure: Measure, unit: str, line: str, bound: Bound, datasets: Sequence[str] = ()
+) -> Finding:
     """Evaluate one number per run of a line."""
     here = runs.where(line=line)
     found = here.measured(measure)
     if not found and here.complete:
         return _not_kept(here)
-    return evaluate(_by_dataset((run.recipe.dataset, value) for run, value in found.items()), here, unit, bound)
+    values = _by_dataset((run.recipe.dataset, value) for run, value in found.items())
+    return evaluate(values, here, unit, bound, datasets)
 
 
 def on_curves(
