@@ -10,7 +10,7 @@ from typing import Any
 from maxmincaps.studies.study import DATASETS, HALF_PRECISION, Budget
 
 LAPTOP = "laptop"
-EPOCHS = {"mnist": 10, "fashion-mnist": 15, "rotated-mnist": 20, "background-mnist": 20, "cifar10": 20}
+EPOCHS = {"mnist": 6, "fashion-mnist": 8, "rotated-mnist": 20, "background-mnist": 20, "cifar10": 10}
 """Epochs of each dataset, the same in all studies but for Table 2 and the 200 epochs of `gap`."""
 NOTE = "a quarter-size network: 64 kernels and 8 capsule types (CIFAR10: 16); all training images, products in bf16"
 LARGE_TEST_SETS = ("rotated-mnist", "background-mnist")
