@@ -127,7 +127,7 @@ def count_images(recipe: Recipe) -> ImageCounts:
         shape, train, test, classes = (own.channels, own.height, own.width), len(own), len(others), own.classes
     left = train - recipe.validation
     if recipe.overlap:
-        shape = (shape[0], *(side + 2 * MOST_SHIFT for side in shape[1:]))
+        shape = (shape[0], shape[1] + 2 * MOST_SHIFT, shape[2] + 2 * MOST_SHIFT)
     return ImageCounts(shape, min(recipe.train_images or left, left), test, len(classes))
 
 
