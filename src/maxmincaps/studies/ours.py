@@ -164,6 +164,7 @@ OVERLAP = described(
         Line(UNIFORM.label, {**UNIFORM.settings, "iterations": 1}, 1),
     ),
     settings={"overlap": True, "relu": False},
+    files=("separation.safetensors",),
     scales={
         "full": (Budget(epochs=3, changes={"validation": 5_000}, lines=(SOFTMAX.label, MAX_MIN.label), values=(3,)),),
         "quarter": (
