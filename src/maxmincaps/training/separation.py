@@ -4,7 +4,6 @@ An object lies under a lower-level capsule if it has a tenth or more of the brig
 field. A capsule serves the parents whose routing coefficients are above half of its largest.
 """
 
-from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -85,7 +84,7 @@ def separation(network: CapsNet, images: ImageSet, prepare: Prepare | None = Non
     if images.objects is None or not has_fields or network.config["head"] != "capsules":
         return None
     prepare = prepare or (lambda pixels: pixels)
-    sums: Counter[str] = Counter()
+    sums: dict[str, Tensor] = {}
     right = []
     measured = images.take(slice(0, MEASURED_IMAGES))
     size = evaluation_batch_size(images.images.shape)
@@ -94,14 +93,16 @@ def separation(network: CapsNet, images: ImageSet, prepare: Prepare | None = Non
         active, couplings, poses = _routed(network, batch, prepare)
         right.append(hits(poses.norm(dim=-1).cpu(), batch.labels))
         for name, value in capsule_sums(couplings, bright_pixels(network, batch), batch.labels, active).items():
-            sums[name] = sums[name] + value
+            sums[name] = sums.get(name, 0) + value
     count = sums.pop("count")
     means = {name: value / count for name, value in sums.items()}
     wrong = (~torch.cat(right)).nonzero().flatten()[:SHOWN_WRONG]
     chosen = measured.take(torch.cat([torch.arange(min(SHOWN, len(measured))), wrong]))
     return Separation(
         share=count / count.sum(),
-        **{name: means[name] for name in ("served", "entropy", "both_strongest")},
+        served=means["served"],
+        entropy=means["entropy"],
+        both_strongest=means["both_strongest"],
         owner_strongest=means["owner_strongest"][1],
         other_strongest=means["other_strongest"][1],
         order_follows=means["order_follows"][2],
