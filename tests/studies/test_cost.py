@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from maxmincaps.recipe import Recipe
-from maxmincaps.studies.cost import Speed, estimate_cost, estimate_seconds, measure_speed, workload_of
+from maxmincaps.studies.cost import Speed, count_images, estimate_cost, estimate_seconds, measure_speed, workload_of
 from maxmincaps.studies.table import read
 from tests.conftest import TINY
 from tests.studies.conftest import grid
@@ -39,7 +39,9 @@ def test_finished_runs_of_the_same_workload_give_the_estimate(serial):
     assert cost.from_runs == {longer.fingerprint()}
 
 
-@pytest.mark.parametrize("change", [{"iterations": 5}, {"batch_size": 10}, {"threads": 2}, {"test_images": 20}])
+@pytest.mark.parametrize(
+    "change", [{"iterations": 5}, {"batch_size": 10}, {"threads": 2}, {"test_images": 20}, {"overlap": True}]
+)
 def test_another_workload_is_not_estimated_from_these_runs(serial, change):
     recipe = grid()[0].with_changes(**change)
     cost = estimate_cost([recipe], read(serial).rows, lambda _: Speed(1.0, 1.0))
@@ -78,3 +80,7 @@ def test_speeds_of_this_machine_are_positive_for_grey_and_colour_without_any_dat
 
 def test_a_training_in_several_processes_is_timed_in_one():
     assert min(measure_speed(Recipe(**{**TINY, "processes": 2}))) > 0
+
+
+def test_overlapping_images_are_counted_at_the_size_of_their_canvas():
+    assert count_images(Recipe(dataset="multi-mnist")).shape == (1, 36, 36)

@@ -200,6 +200,20 @@ def test_the_screening_of_inactive_capsules_has_the_recipes_that_were_trained():
     assert planned == {recipe.fingerprint() for recipe in wanted}
 
 
+def test_the_study_of_overlapping_digits_has_one_run_without_routing_for_each_seed():
+    """At one iteration, W compensates for the first coefficients: all normalizations are the same network."""
+    grid = STUDIES["overlap"].grid("quarter")
+    routed = {(name, count) for name in ("softmax", "max-min", "leaky-softmax") for count in (3, 5)}
+    assert {(r.normalization, r.iterations) for r in grid} == {("uniform", 1), *routed}
+    assert {(r.overlap, r.relu, r.validation > 0) for r in grid} == {(True, False, True)}
+    sizes = set()
+    for name in ("softmax", "max-min", "leaky-softmax", "uniform"):
+        layer = network_for(Recipe(normalization=name, iterations=1), (1, 36, 36), 10).digits
+        start, rule = layer.normalization.start_for(10), LAYER_RATES["fast"]
+        sizes.add((round(start * rule.vote_sigma(layer), 7), round(start * rule.vote_rate(layer), 7)))
+    assert len(sizes) == 1
+
+
 PAPER_STUDIES = ("datasets", "mnist-record", "normalizations", "iterations", "bounds", "ablations", "as-written")
 
 

@@ -18,6 +18,7 @@ from maxmincaps.errors import InputError
 from maxmincaps.training.responses import Responses, responses
 from maxmincaps.training.run import Run, RunSummary
 from maxmincaps.training.schema import EpochMetrics
+from maxmincaps.training.separation import Separation, read_separation
 
 NEAR = 0.02
 """A routing coefficient within this distance of its start has hardly moved: a fifth of 0.1."""
@@ -190,3 +191,64 @@ def tuning_beside_peaks(found: Responses) -> Float[Tensor, "entry"] | None:
     curves = tuning(found)
     rest = curves[~torch.eye(*curves.shape, dtype=torch.bool)]
     return rest if rest.std() > 0 else None
+
+
+def _of_separation(compute: Callable[[Separation], Tensor]) -> Callable[[RunSummary], float | None]:
+    """Make a measure of a function of what a run on overlapping images stored; None where it is not a number."""
+
+    @wraps(compute)
+    def measure(run: RunSummary) -> float | None:
+        if not run.has("separation.safetensors"):
+            return None
+        value = compute(read_separation(run.folder)).item()
+        return value if math.isfinite(value) else None
+
+    return measure
+
+
+@_of_separation
+def parents_under_one(found: Separation) -> Tensor:
+    """Return how many parents a capsule over one digit serves."""
+    return found.served[1]
+
+
+@_of_separation
+def parents_under_both(found: Separation) -> Tensor:
+    """Return how many parents a capsule over both digits serves."""
+    return found.served[2]
+
+
+@_of_separation
+def more_parents_under_both(found: Separation) -> Tensor:
+    """Return how many more parents a capsule over both digits serves than one over a single digit."""
+    return found.served[2] - found.served[1]
+
+
+@_of_separation
+def entropy_under_both(found: Separation) -> Tensor:
+    """Return the entropy, in nats, of the coefficients of a capsule over both digits."""
+    return found.entropy[2]
+
+
+@_of_separation
+def both_strongest_percent(found: Separation) -> Tensor:
+    """Return the percentage of capsules over both digits whose two strongest parents are these."""
+    return 100 * found.both_strongest[2]
+
+
+@_of_separation
+def owner_strongest_percent(found: Separation) -> Tensor:
+    """Return the percentage of capsules over one digit whose strongest parent is this digit."""
+    return 100 * found.owner_strongest
+
+
+@_of_separation
+def other_strongest_percent(found: Separation) -> Tensor:
+    """Return the percentage of capsules over one digit whose strongest parent is the other digit of the image."""
+    return 100 * found.other_strongest
+
+
+@_of_separation
+def order_follows_percent(found: Separation) -> Tensor:
+    """Return the percentage of capsules over both digits whose coefficients are in the order of their pixels."""
+    return 100 * found.order_follows

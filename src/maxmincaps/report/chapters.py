@@ -13,6 +13,7 @@ from maxmincaps.report import responses as response_figures
 from maxmincaps.report import routing as routing_figures
 from maxmincaps.report.architecture import Shapes, architecture, shapes_of
 from maxmincaps.report.items import PageItem, ReportData, matched_networks, other_seeds, settings_except
+from maxmincaps.report.overlap import overlapping
 from maxmincaps.report.record_chapter import mnist_record
 from maxmincaps.report.style import line_style
 from maxmincaps.report.table import dataset_title
@@ -201,6 +202,7 @@ CHAPTERS = (
     Chapter("class-capsules", "Class capsules", class_capsules),
     Chapter("mnist-record", "The MNIST record, and misclassified images", mnist_record),
     Chapter("normalizations", "Other normalizations and bounds", other_normalizations),
+    Chapter("overlap", "Overlapping digits", overlapping),
     Chapter("ablations", "Ablations", ablations),
     Chapter("network", "The network", network),
     Chapter("runs", "Every run", all_runs),

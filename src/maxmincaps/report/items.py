@@ -183,7 +183,7 @@ def matched_networks(runs: RunTable) -> Networks:
     """
     groups: dict[tuple[str, ...], dict[str, RunSummary]] = {}
     for run in runs.complete:
-        if run.recipe.normalization in COMPARED:
+        if run.recipe.normalization in COMPARED and not run.recipe.overlap:  # the figures are of one object an image
             groups.setdefault(settings_except(run, "normalization"), {})[run.recipe.normalization] = run
     best: Networks = {}
     for group in sorted(groups.values(), key=_preference, reverse=True):
@@ -191,6 +191,16 @@ def matched_networks(runs: RunTable) -> Networks:
         best.setdefault(dataset, {name: group[name] for name in COMPARED if name in group})
     order = [*DATASETS, *best]
     return {dataset: best[dataset] for dataset in sorted(best, key=order.index)}
+
+
+def matched_pair(runs: RunTable) -> dict[str, RunSummary]:
+    """Return the first Softmax and Max-Min run that differ in the normalization alone; empty if there are none."""
+    groups = runs.where(normalization=COMPARED[0]).by(lambda run: settings_except(run, "normalization"))
+    for settings, (first, *_) in groups.items():
+        for other in runs.where(normalization=COMPARED[1]):
+            if settings_except(other, "normalization") == settings:
+                return dict(zip(COMPARED, (first, other), strict=True))
+    return {}
 
 
 def _preference(group: Mapping[str, RunSummary]) -> tuple[Any, ...]:

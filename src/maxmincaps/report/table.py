@@ -128,5 +128,6 @@ def best_and_final(runs: RunTable, mark: str = "") -> tuple[str, ...]:
 
 
 def dataset_title(runs: RunTable, dataset: str) -> str:
-    """Return the title of a dataset, marked if the images of the runs were regenerated."""
-    return title_of(dataset) + (" (regenerated)" if any(run.regenerated for run in runs) else "")
+    """Return the title of a dataset, marked if the images of the runs overlap or were regenerated."""
+    overlapping = "overlapping " if any(run.recipe.overlap for run in runs) else ""
+    return overlapping + title_of(dataset) + (" (regenerated)" if any(run.regenerated for run in runs) else "")

@@ -10,7 +10,8 @@ from maxmincaps.report.table import dataset_title, missing
 from maxmincaps.studies.study import title_of
 from maxmincaps.studies.table import has_papers_network, how_many, network_in_words
 
-IN_THE_PAPER_STUDIES = ("datasets", "mnist-record", "poll", "normalizations", "iterations", "bounds")
+WITH_A_CHAPTER = ("datasets", "mnist-record", "poll", "normalizations", "iterations", "bounds", "overlap")
+"""Studies with tables of their own."""
 PERCENT = (-2.0, 100.0)
 """Vertical axis of percentages."""
 SEVERAL_RUNS = 2
@@ -102,7 +103,7 @@ def _bounds(data: ReportData) -> list[PageItem]:
 def ablations(data: ReportData) -> list[PageItem]:
     """Return the ablations: a figure where lines have several seeds, and tables of all studies beyond the paper."""
     items = _one_at_a_time(data)
-    beyond = [name for name, study in data.studies.items() if not study.borrows and name not in IN_THE_PAPER_STUDIES]
+    beyond = [name for name, study in data.studies.items() if not study.borrows and name not in WITH_A_CHAPTER]
     for name in beyond:
         study, found, runs, command = data.of_study(name)
         if not found:

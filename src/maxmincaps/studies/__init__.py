@@ -9,7 +9,7 @@ STUDIES: dict[str, Study] = {
     for study in (
         *(paper.TABLE_1, paper.MNIST_RECORD, paper.POLL, paper.TABLE_4, paper.ITERATIONS, paper.BOUNDS),
         *paper.FIGURES_INSIDE,
-        *(ours.ABLATIONS, ours.AS_WRITTEN, ours.GAP, ours.INACTIVE),
+        *(ours.ABLATIONS, ours.AS_WRITTEN, ours.GAP, ours.INACTIVE, ours.OVERLAP),
         *(paper.MISCLASSIFIED, paper.ARCHITECTURE),
     )
 }

@@ -10,6 +10,7 @@ import torch
 
 from maxmincaps.data.catalog import DATASETS
 from maxmincaps.data.images import ImageSet, load
+from maxmincaps.data.overlap import MOST_SHIFT
 from maxmincaps.recipe import NetworkSettings, Recipe
 from maxmincaps.training.environment import environment
 from maxmincaps.training.evaluate import evaluation_batch_size
@@ -23,7 +24,7 @@ from maxmincaps.training.trainer import TRAIN_ACCURACY_IMAGES
 _IRRELEVANT = {"normalization", "low", "high", "start", "routing_bias", "relu", "squash_parts", "primary_scale"}
 _RELEVANT = (
     *sorted({*NetworkSettings.model_fields} - _IRRELEVANT),
-    *("batch_size", "precision", "crop", "dataset", "validation", "test_images", "processes"),
+    *("batch_size", "precision", "crop", "dataset", "overlap", "validation", "test_images", "processes"),
 )
 Workload = tuple[object, ...]
 """What decides the seconds per training image of a run: network, images, evaluation, threads, machine."""
@@ -125,6 +126,8 @@ def count_images(recipe: Recipe) -> ImageCounts:
         own, others = (load(recipe.dataset, split, **how) for split in ("train", "test"))
         shape, train, test, classes = (own.channels, own.height, own.width), len(own), len(others), own.classes
     left = train - recipe.validation
+    if recipe.overlap:
+        shape = (shape[0], shape[1] + 2 * MOST_SHIFT, shape[2] + 2 * MOST_SHIFT)
     return ImageCounts(shape, min(recipe.train_images or left, left), test, len(classes))
 
 

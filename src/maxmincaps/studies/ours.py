@@ -150,3 +150,29 @@ INACTIVE = described(
     },
     notes={"quarter": "a quarter-size network, part of the images, evaluated on a validation set"},
 )
+
+LEAKY_SOFTMAX = Line("Leaky Softmax", {"normalization": "leaky-softmax"})
+OVERLAP = described(
+    "overlap",
+    datasets=("mnist",),
+    lines=(
+        *(
+            Line(line.label, {**line.settings, "iterations": count}, count)
+            for count in (3, 5)
+            for line in (SOFTMAX, MAX_MIN, LEAKY_SOFTMAX)
+        ),
+        Line(UNIFORM.label, {**UNIFORM.settings, "iterations": 1}, 1),
+    ),
+    settings={"overlap": True, "relu": False},
+    files=("separation.safetensors",),
+    scales={
+        "full": (Budget(epochs=3, changes={"validation": 5_000}, lines=(SOFTMAX.label, MAX_MIN.label), values=(3,)),),
+        "quarter": (
+            Budget(epochs=3, seeds=3, train_images=20_000, changes={**quarter_network("mnist"), "validation": 2_000}),
+        ),
+    },
+    notes={
+        "full": "165,000 training pairs",
+        "quarter": "60,000 training pairs; a quarter-size network: 64 kernels and 8 capsule types",
+    },
+)

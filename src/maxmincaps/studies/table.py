@@ -109,6 +109,8 @@ def budget_in_words(row: RunSummary) -> str:
     words = [f"{pluralize(row.recipe.epochs, 'epoch')} of {data.train_images:,} images"]
     if 0 < data.test_images_per_epoch < data.test_images:
         words.append(f"best epoch by {data.test_images_per_epoch:,} of {data.test_images:,} test images")
+    if row.recipe.overlap:
+        words.append("in new pairs every epoch")
     if row.recipe.validation:
         words.append(f"best epoch by {row.recipe.validation:,} validation images")
     if not has_papers_network(row):

@@ -99,14 +99,12 @@ def coupling_statistics(network: CapsNet, images: Images) -> tuple[float, float,
     """
     parts = network.parts(images)
     *_, last = network.digits.steps(parts)
-    active = _active(parts)
+    active = active_children(parts)
     couplings = last.couplings[active].float()
     if not len(couplings):
         return 0.0, 0.0, 1.0
-    shares = couplings.abs() / couplings.abs().sum(dim=-1, keepdim=True).clamp(min=1e-12)
-    entropy = -(shares * shares.clamp(min=1e-30).log()).sum(dim=-1)
     spread = couplings.amax(dim=-1) - couplings.amin(dim=-1)
-    return entropy.mean().item(), spread.mean().item(), 1 - active.float().mean().item()
+    return coupling_entropy(couplings).mean().item(), spread.mean().item(), 1 - active.float().mean().item()
 
 
 @torch.inference_mode()
@@ -115,9 +113,15 @@ def routing_trace(
 ) -> tuple[Bool[Tensor, "child"], list[RoutingStep]]:
     """Return which children of one image are active, (child,), and every routing step."""
     parts = network.parts(image.unsqueeze(0))
-    return _active(parts)[0], list(network.digits.steps(parts))
+    return active_children(parts)[0], list(network.digits.steps(parts))
 
 
-def _active(parts: Parts) -> Bool[Tensor, "batch child"]:
+def coupling_entropy(couplings: Float[Tensor, "*capsules parent"]) -> Float[Tensor, "*capsules"]:
+    """Return the entropy, in nats, of each capsule's coefficients divided by their sum."""
+    shares = couplings.abs() / couplings.abs().sum(dim=-1, keepdim=True).clamp(min=1e-12)
+    return -(shares * shares.clamp(min=1e-30).log()).sum(dim=-1)
+
+
+def active_children(parts: Parts) -> Bool[Tensor, "batch child"]:
     """Return which children are active: their pose is not zero."""
     return parts.float().abs().sum(dim=-1) > 0

@@ -6,6 +6,7 @@ environment.json     versions, processor, threads, commit
 history.jsonl        one line for each epoch
 lengths.safetensors  the final class lengths, predictions and labels of every test image
 trace.safetensors    logits and routing coefficients of one training image, iteration by iteration
+separation.safetensors               of overlapping images: whom the lower-level capsules serve, some reconstructions
 best.safetensors, last.safetensors   weights
 checkpoint.safetensors               what a run is continued from; kept after its end if the recipe says so
 result.json          the outcome. It is written last: a run is complete when it exists

@@ -25,6 +25,7 @@ from maxmincaps.training.prepare import class_weights_for, initial_network, lear
 from maxmincaps.training.processes import Processes
 from maxmincaps.training.run import Run
 from maxmincaps.training.schema import Environment, EpochMetrics, RunData, RunResult
+from maxmincaps.training.separation import SEPARATION, separation, separation_tensors
 from maxmincaps.training.step import Learner, Tally
 
 COUPLED_IMAGES = 128
@@ -265,6 +266,8 @@ def conclude(trainer: Trainer) -> None:
     answers = {"predictions": longest(lengths, test.labels).to(torch.int16), "labels": test.labels.to(torch.int16)}
     trainer.save("lengths", {"lengths": lengths.half(), **answers})
     trainer.save("trace", _trace(trainer))
+    if found := separation(trainer.evaluation_network, test, for_testing(trainer.recipe)):
+        trainer.save(SEPARATION, separation_tensors(found))
     result = RunResult(
         best_test_accuracy=final_accuracy if state.best_epoch == state.epoch else _best_test_accuracy(trainer),
         best_epoch=state.best_epoch,
