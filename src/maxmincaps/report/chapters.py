@@ -1,6 +1,6 @@
 """The chapters of the page: which figures and tables each shows, and from which runs."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import NamedTuple
 
 from maxmincaps.analysis import traces
@@ -11,7 +11,7 @@ from maxmincaps.recipe import Recipe
 from maxmincaps.report import curves, run_tables, tables
 from maxmincaps.report import responses as response_figures
 from maxmincaps.report import routing as routing_figures
-from maxmincaps.report.architecture import Shapes, architecture, shapes_of
+from maxmincaps.report.architecture import architecture, parts_of
 from maxmincaps.report.items import PageItem, ReportData, matched_networks, other_seeds, settings_except
 from maxmincaps.report.record_chapter import mnist_record
 from maxmincaps.report.style import line_style
@@ -42,10 +42,11 @@ class Chapter(NamedTuple):
 
 def network(data: ReportData) -> list[PageItem]:
     """Return figure 1 for each size of network in the figures, or the paper's where there is none."""
-    drawn: dict[Shapes, tuple[str, list[str], CapsNet]] = {}
+    drawn: dict[Hashable, tuple[str, list[str], CapsNet]] = {}
     for dataset, pair in data.networks.items():
         net = unfilled_network(Run(next(iter(pair.values())).folder))
-        _, titles, _ = drawn.setdefault(shapes_of(net), (f"figure-1-{data.file_names[dataset]}", [], net))
+        words = tuple(part[2:] for row in parts_of(net) for part in row)
+        _, titles, _ = drawn.setdefault(words, (f"figure-1-{data.file_names[dataset]}", [], net))
         titles.append(title_of(dataset))
     paper = ("figure-1", ["MNIST", "the paper's sizes"], network_for(Recipe(), (1, 28, 28), 10))
     return [
