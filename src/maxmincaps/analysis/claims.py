@@ -136,5 +136,4 @@ def _gain(dataset: str) -> str:
     return f"{ours - theirs:+.2f} percentage points ({ours:.2f} against {theirs:.2f} %)"
 
 
-CLAIMS = _load_claims()
-"""Every claim by name."""
+CLAIMS = _load_claims()  # every claim by name

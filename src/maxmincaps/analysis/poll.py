@@ -22,8 +22,7 @@ from PIL import Image
 from maxmincaps.errors import InputError, one_line
 
 MOST_PIXELS = 1 << 22  # of one image
-CANNOT_TELL = -1
-"""The label of an answer "I cannot tell"."""
+CANNOT_TELL = -1  # the label of an answer "I cannot tell"
 SCHEMA = Path(__file__).with_suffix(".sql").read_text(encoding="utf-8")
 """The tables of the file. One answer for each person and question: a second one replaces the first."""
 
@@ -42,18 +41,14 @@ class Side(StrEnum):
 class Question:
     """One image with the predictions of the networks and the answers of people."""
 
-    image: int
-    """Its index in the test set."""
+    image: int  # its index in the test set
     label: int
-    prediction: int
-    """The majority vote of the networks."""
+    prediction: int  # the majority vote of the networks
     network: Float[np.ndarray, "class"]
     """The mean length of each class capsule over the networks; these do not sum to 1."""
     pixels: UInt8[np.ndarray, "channel height width"]
-    counts: Int64[np.ndarray, "class"]
-    """How many people chose each class."""
-    cannot_tell: int = 0
-    """How many people answered that they cannot tell."""
+    counts: Int64[np.ndarray, "class"]  # how many people chose each class
+    cannot_tell: int = 0  # how many people answered that they cannot tell
 
     @property
     def answers(self) -> int:
@@ -90,14 +85,11 @@ class Poll:
 
     dataset: str
     classes: tuple[str, ...]
-    models: int
-    """How many networks voted."""
+    models: int  # how many networks voted
     is_open: bool
     questions: tuple[Question, ...]
-    people: int
-    """Number of people who answered at least once."""
-    finished: int
-    """Number of people who answered every question."""
+    people: int  # number of people who answered at least once
+    finished: int  # number of people who answered every question
 
     @property
     def answers(self) -> int:

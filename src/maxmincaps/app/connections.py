@@ -11,8 +11,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 MOST_CONNECTIONS = 512
 TIMEOUTS_S: dict[Any, float] = {h11.IDLE: 10.0, h11.SEND_BODY: 120.0}
 """Seconds in which a request's headers, and then its body, must arrive."""
-MOST_LOGGED = 32_768
-"""Characters of messages on stderr in a minute."""
+MOST_LOGGED = 32_768  # characters of messages on stderr in a minute
 
 
 def connection_limit() -> int:

@@ -16,8 +16,7 @@ HEADERS = {
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
 }
-BODIES_AT_ONCE = 4
-"""Request bodies of the largest size that are held in memory at one time."""
+BODIES_AT_ONCE = 4  # request bodies of the largest size that are held in memory at one time
 MONTH_S = 30 * 24 * 3600
 
 

@@ -26,8 +26,7 @@ from maxmincaps.training.run import Run
 
 AS_TRAINED = "as trained"
 NORMALIZATION_CHOICES = (AS_TRAINED, *NORMALIZATIONS)
-FEWEST_SHOWN = 5
-"""Iterations that are shown at least, also of a network that was trained with fewer."""
+FEWEST_SHOWN = 5  # iterations that are shown at least, also of a network that was trained with fewer
 NAME_PARTS = {"normalization": "{}", "dataset": "{}", "iterations": "r = {}", "seed": "seed {}"}
 """The settings by which runs are named, and their form."""
 BINS = 40
@@ -116,8 +115,7 @@ class RoutedImage:
     logits: Float[Tensor, "iteration child parent"]
     couplings: Float[Tensor, "iteration child parent"]
     poses: Float[Tensor, "iteration parent pose"]
-    agreements: Float[Tensor, "iteration child parent"]
-    """û_ij · v_j, with the poses of the same iteration."""
+    agreements: Float[Tensor, "iteration child parent"]  # û_ij · v_j, with the poses of the same iteration
 
     @cached_property
     def lengths(self) -> Float[Tensor, "iteration parent"]:
@@ -170,8 +168,7 @@ class Histogram(NamedTuple):
     high: float
     least: float
     most: float
-    commonest: float
-    """The middle of the fullest bin."""
+    commonest: float  # the middle of the fullest bin
     all_parents: list[float]
     one_parent: list[float]
 

@@ -18,14 +18,11 @@ from maxmincaps.wording import pluralize
 
 GREY, TEAL, PLUM, ROSE = "#9aa4ae", "#3a9a8c", "#7a68a6", "#b0596e"
 """Colours of layers, different from those of the normalizations."""
-SLANT = (0.42, 0.28)
-"""Horizontal and vertical length of one unit of depth."""
+SLANT = (0.42, 0.28)  # horizontal and vertical length of one unit of depth
 TALLEST = 13.0
 MATRIX_WIDTH, BAR_WIDTH, MARGIN = 14.0, 1.6, 6.0
-UPPER, LOWER = 37.5, 12.5
-"""Heights of the two rows."""
-MOST_LINES = 40
-"""A matrix with more rows or columns than this is drawn without lines between them."""
+UPPER, LOWER = 37.5, 12.5  # heights of the two rows
+MOST_LINES = 40  # a matrix with more rows or columns than this is drawn without lines between them
 
 
 class Part(NamedTuple):

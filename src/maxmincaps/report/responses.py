@@ -13,6 +13,7 @@ from maxmincaps.report.style import (
     FAINT,
     FULL_WIDTH,
     INK,
+    LONGEST_NAME,
     PAPER,
     LineStyle,
     letters,
@@ -25,12 +26,9 @@ from maxmincaps.training.responses import Responses
 
 Panels = Sequence[tuple[str, Mapping[str, Responses]]]
 """For each dataset, its title and the responses of one network per normalization to its test images."""
-LONGEST_NAME = 3
-"""Class names that are longer are written slanted."""
 MOST_IMAGES, MOST_NUMBERS = 12, 12
 """More images are not drawn; with more classes, the cells of the heat map have no numbers."""
-TALLEST = 0.86
-"""Part of a row that a bar of length 1 takes."""
+TALLEST = 0.86  # part of a row that a bar of length 1 takes
 
 
 @styled

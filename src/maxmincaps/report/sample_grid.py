@@ -11,8 +11,7 @@ from torch import Tensor
 from maxmincaps.data.images import ImageSet
 from maxmincaps.errors import InputError
 
-SHOWN_PIXELS = 160
-"""Larger images are reduced to this side first: a figure of whole photographs would need gigabytes."""
+SHOWN_PIXELS = 160  # larger images are reduced to this side first: a figure of whole photographs would need gigabytes
 MOST_CLASSES = 200
 
 

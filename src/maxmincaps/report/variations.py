@@ -11,10 +11,8 @@ from maxmincaps.studies.study import title_of
 from maxmincaps.studies.table import has_papers_network, how_many, network_in_words
 
 IN_THE_PAPER_STUDIES = ("datasets", "mnist-record", "poll", "normalizations", "iterations", "bounds")
-PERCENT = (-2.0, 100.0)
-"""Vertical axis of percentages."""
-SEVERAL_RUNS = 2
-"""With fewer runs than this at a point there is a table and no figure."""
+PERCENT = (-2.0, 100.0)  # vertical axis of percentages
+SEVERAL_RUNS = 2  # with fewer runs than this at a point there is a table and no figure
 
 
 def iterations(data: ReportData) -> list[PageItem]:

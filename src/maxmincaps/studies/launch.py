@@ -23,8 +23,7 @@ from maxmincaps.training.run import InUseError, Run, runs_under
 if TYPE_CHECKING:
     from distributed import Client
 
-POLL_S = 0.5
-"""Seconds between two reports of the progress, and between two attempts to train a run that others train."""
+POLL_S = 0.5  # seconds between two reports of the progress, and between two attempts to train a run that others train
 
 
 class Outcome(NamedTuple):
@@ -72,10 +71,8 @@ class PlannedRun:
         return epochs / (self.recipe.epochs + 0.2)  # the final evaluation takes time too
 
 
-Plan = dict[str, PlannedRun]
-"""The runs of a grid by their names."""
-Finish = Callable[[str, Outcome], None]
-"""Called with the name of a run and how it ended."""
+Plan = dict[str, PlannedRun]  # the runs of a grid by their names
+Finish = Callable[[str, Outcome], None]  # called with the name of a run and how it ended
 
 
 def plan(recipes: Iterable[Recipe], folder: Path | str, weights: Mapping[str, float] | None = None) -> Plan:

@@ -7,14 +7,13 @@ from typing import NamedTuple
 
 from maxmincaps.errors import InputError
 from maxmincaps.recipe import Recipe
-from maxmincaps.studies.study import PAPER_SCALE, Study, title_of
+from maxmincaps.studies.study import Study, title_of
 from maxmincaps.training.run import RunSummary, runs_under
 from maxmincaps.wording import pluralize
 
 _SIZES = ("conv_channels", "conv_kernel", "conv_stride", "primary_kernel", "primary_stride", "padding")
 _SIZES += ("part_pose", "class_pose", "decoder")
-MOST_SEEDS = 100
-"""Larger seeds are a user's own, not further runs of a study."""
+MOST_SEEDS = 100  # larger seeds are a user's own, not further runs of a study
 
 
 class Reading(NamedTuple):
@@ -88,19 +87,6 @@ def shown_rows(study: Study, rows: Sequence[RunSummary]) -> list[RunSummary]:
                 chosen[dataset] = rank, own
     order = (study.borrows or study).datasets
     return [row for dataset in sorted(chosen, key=order.index) for row in chosen[dataset][1]]
-
-
-def has_papers_budget(study: Study, rows: Sequence[RunSummary]) -> bool:
-    """Return whether runs of `study_rows` are all of their lines at the scale `paper`."""
-    if any(row.scale != PAPER_SCALE for row in rows):
-        return False
-    there = {row.fingerprint for row in rows}
-    lines = {(row.recipe.dataset, row.line, row.value) for row in rows}
-    wanted = study.entries(PAPER_SCALE) if rows else []
-    return not any(
-        (entry.recipe.dataset, entry.line.label, entry.line.value) in lines and entry.recipe.fingerprint() not in there
-        for entry in wanted
-    )
 
 
 def budget_in_words(row: RunSummary) -> str:
