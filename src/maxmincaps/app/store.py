@@ -148,8 +148,7 @@ class Store:
     def set_open(self, is_open: bool) -> None:
         """Open or close the poll."""
         with self._transaction() as connection:
-            state = "open" if is_open else "closed"
-            connection.execute("UPDATE poll SET value = ? WHERE name = 'state'", [state])
+            connection.execute("UPDATE poll SET value = ? WHERE name = 'state'", ["open" if is_open else "closed"])
 
     def answers_of(self, person: str) -> dict[int, int]:
         """Return the label that a person has chosen for each image number so far."""
@@ -182,15 +181,9 @@ class Store:
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
         """Run the block in a transaction, one thread at a time."""
-        with self._lock, _reporting_errors(self._path):
+        with self._lock, _reporting_errors(self._path), self._connection:
             self._connection.execute("BEGIN IMMEDIATE")
-            try:
-                yield self._connection
-                self._connection.execute("COMMIT")
-            except BaseException:
-                if self._connection.in_transaction:
-                    self._connection.execute("ROLLBACK")
-                raise
+            yield self._connection
 
 
 @contextmanager

@@ -30,19 +30,16 @@ Paths = Mapping[str, Sequence[Sequence[tuple[float, float]]]]
 def against_iterations(panels: Sequence[tuple[str, Curves, RunTable]], measure: Measure, label: str) -> Figure:
     """Draw a measure against the number of routing iterations; each panel has a title, curves and uniform controls."""
     figure, grid = _grid([title for title, *_ in panels], label, "routing iterations")
+    style = line_style("uniform")
     for axes, (_, curves, controls) in zip(grid.flat, panels, strict=False):
-        values = _draw_curves(axes, curves, measure, OFFSET)
-        level = [*controls.measured(measure).values()]
+        values, level = _draw_curves(axes, curves, measure, OFFSET), [*controls.measured(measure).values()]
         if level and values:
-            style = line_style("uniform")
-            words = f"{style.label} (no routing)"
-            axes.axhline(fmean(level), linestyle=style.line, color=style.colour, label=words)
+            axes.axhline(fmean(level), linestyle=style.line, color=style.colour, label=f"{style.label} (no routing)")
             axes.scatter([0.97] * len(level), level, s=4, color=style.colour, transform=axes.get_yaxis_transform())
         if values:
             axes.set_ylim(_limits([*values, *level]))
             axes.set_xlim(axes.get_xticks()[0] - 0.6, axes.get_xticks()[-1] + 0.6)
-    _shared_legend(grid)
-    return figure
+    return _with_legend(figure, grid)
 
 
 @styled
@@ -57,8 +54,7 @@ def against_bound(panels: Sequence[tuple[str, Curves]], measure: Measure, label:
         values += _draw_curves(axes, curves, measure)
     for axes in grid.flat:
         axes.set_ylim(_limits(values))
-    _shared_legend(grid)
-    return figure
+    return _with_legend(figure, grid)
 
 
 @styled
@@ -130,8 +126,7 @@ def against_polarization(panels: Sequence[tuple[str, RunTable]]) -> Figure:
     titles, across = [title for title, _ in panels], "polarisation of the coefficients"
     figure, grid = _grid(titles, "final test error (%)", across, columns=2, height=2.6)
     labels = [_draw_polarization(axes, runs) for axes, (_, runs) in zip(grid.flat, panels, strict=False)]
-    _shared_legend(grid)
-    figure.draw_without_rendering()  # labels are placed in the final layout
+    _with_legend(figure, grid).draw_without_rendering()  # labels are placed in the final layout
     for axes, own in zip(grid.flat, labels, strict=False):
         _label_points(axes, own, figure.dpi)
     return figure
@@ -157,7 +152,7 @@ def _draw_polarization(axes: Axes, runs: RunTable) -> list[tuple[str, np.ndarray
 
 
 def _routing_setting(run: RunSummary) -> str:
-    gain = getattr(run.recipe, "logit_gain", 1)
+    gain = run.recipe.logit_gain
     return f"{run.recipe.iterations}" + (f", gain {gain:g}" if gain != 1 else "")
 
 
@@ -231,7 +226,7 @@ def _limits(values: Iterable[float]) -> tuple[float, float]:
     return low - room, min(high + room, 100.0) if 50 < high < 100 else high + room
 
 
-def _shared_legend(grid: np.ndarray) -> None:
+def _with_legend(figure: Figure, grid: np.ndarray) -> Figure:
     """Draw one legend for all panels, in the first empty cell or in the first panel. A single line needs none."""
     drawn = (zip(*axes.get_legend_handles_labels(), strict=True) for axes in grid.flat)
     found = {label: handle for own in drawn for handle, label in own}
@@ -241,6 +236,7 @@ def _shared_legend(grid: np.ndarray) -> None:
     if len(named) > 1:
         axes, place = (empty[0], "center") if empty else (grid.flat[0], "best")
         axes.legend(named.values(), named.keys(), loc=place, handlelength=3.2)
+    return figure
 
 
 def _run_panels(panels: Sequence[tuple[str, Paths]], label: str, across: str, skip: int) -> tuple[Figure, np.ndarray]:
@@ -255,8 +251,7 @@ def _run_panels(panels: Sequence[tuple[str, Paths]], label: str, across: str, sk
         later = [value for runs in lines.values() for run in runs for _, value in run[skip:]]
         if skip and later:
             axes.set_ylim(bottom=min(later) - max(0.05 * (max(later) - min(later)), 0.01))
-    _shared_legend(grid)
-    return figure, grid
+    return _with_legend(figure, grid), grid
 
 
 def _draw_runs(axes: Axes, name: str, runs: Sequence[Sequence[tuple[float, float]]]) -> None:

@@ -69,10 +69,9 @@ def human_or_network(examples: Sequence[tuple[str, Question]], classes: Sequence
     figure = Figure(figsize=(FULL_WIDTH * 0.75, 1.75 * len(examples) + 0.3))
     grid = figure.subplots(len(examples), 1, squeeze=False, sharey=True)[:, 0]
     places, colour = np.arange(len(classes)), LINE_STYLES["max-min"].colour
+    hatched = {"color": PEOPLE, "hatch": "////", "edgecolor": "white"}
     for axes, letter, (title, question) in zip(grid, letters(), examples, strict=False):
-        axes.bar(
-            places - 0.2, question.people, width=0.38, color=PEOPLE, hatch="////", edgecolor="white", label="people"
-        )
+        axes.bar(places - 0.2, question.people, width=0.38, label="people", **hatched)
         axes.bar(places + 0.2, question.network, width=0.38, color=colour, linewidth=0, label="network")
         axes.set_ylim(0, 1)
         axes.set_ylabel("share of people,\ncapsule length")

@@ -32,6 +32,7 @@ COMPARED_LINES = ("Max-Min", "Softmax", "Uniform (control)")  # labels of the li
 def accuracies_of_lines(study: Study, tables: Tables, name: str) -> Table:
     """Return the accuracies of every line of a study that is not in the paper."""
     several = len(study.datasets) > 1
+    first = ("Dataset",) * several
     validated = any(run.recipe.validation for runs in tables for run in runs)
     rows = []
     for dataset in study.datasets:
@@ -48,16 +49,7 @@ def accuracies_of_lines(study: Study, tables: Tables, name: str) -> Table:
     return Table(
         name=name,
         caption=f"{study.title}. Test accuracy (%), and inactive capsules after the last epoch (%).",
-        columns=(
-            *("Dataset",) * several,
-            "Line",
-            "Best",
-            "Final",
-            *("Validation",) * validated,
-            "Inactive",
-            "n",
-            "Budget",
-        ),
+        columns=(*first, "Line", "Best", "Final", *("Validation",) * validated, "Inactive", "n", "Budget"),
         rows=tuple(rows),
         notes=(BEST_NOTE, SD_NOTE),
     )

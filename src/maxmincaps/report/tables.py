@@ -117,10 +117,10 @@ def table_2(study: Study, tables: Tables) -> Table:
     for line in dict.fromkeys(line.label for line in study.lines):
         paper = [study.reported(f"{name}_test_error_percent", dataset, line) for name in ("max", "min", "mean", "sd")]
         n = str(paper[2].n or NONE) if paper[2] else NONE
-        rows.append((line, "the paper's", *(_decimal(value and value.value) for value in paper), n, budget))
+        rows.append((line, "the paper's", *(_decimal(value.value if value else None) for value in paper), n, budget))
         rows += [row for runs in shown for row in _our_errors(runs, dataset, line)]
     voted = study.reported("vote_test_error_percent", dataset, "Max-Min")
-    middle = (NONE, NONE, _decimal(voted and voted.value), NONE)
+    middle = (NONE, NONE, _decimal(voted.value if voted else None), NONE)
     rows.append(("Max-Min", "vote of 3, the paper's", *middle, "3", budget))
     rows += [row for runs in shown for row in _vote_rows(runs, dataset)]
     shared = any(len(voters(runs)) > len(MODELS) for runs in tables)
