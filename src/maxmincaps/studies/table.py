@@ -11,8 +11,8 @@ from maxmincaps.studies.study import Study, title_of
 from maxmincaps.training.run import RunSummary, runs_under
 from maxmincaps.wording import pluralize
 
-_SIZES = ("conv_channels", "conv_kernel", "conv_stride", "primary_kernel", "primary_stride", "padding")
-_SIZES += ("part_pose", "class_pose", "decoder")
+_NAMES = ("conv_channels", "conv_kernel", "conv_stride", "primary_kernel", "primary_stride", "padding")
+_SIZES = {name: getattr(Recipe(), name) for name in (*_NAMES, "part_pose", "class_pose", "decoder")}  # the paper's
 MOST_SEEDS = 100  # larger seeds are a user's own, not further runs of a study
 
 
@@ -129,18 +129,20 @@ def how_many(rows: Sequence[RunSummary]) -> str:
 
 def network_in_words(run: RunSummary) -> str:
     """Return the size of a network that is not the paper's: a quarter of its kernels and capsule types, or another."""
-    types = run.recipe.types or _paper_types(run)
-    quarter = (4 * run.recipe.conv_channels, 4 * types) == (Recipe().conv_channels, _paper_types(run))
+    types, paper = _types(run)
+    quarter = (4 * run.recipe.conv_channels, 4 * types) == (_SIZES["conv_channels"], paper)
     return "quarter-size network" if quarter else "not the paper's network"
 
 
 def has_papers_network(row: RunSummary) -> bool:
     """Return whether the network of a run has the paper's sizes."""
-    paper = Recipe()
+    types, paper_types = _types(row)
     cropped = row.recipe.dataset != "cifar10" or row.recipe.crop in (None, 24)
-    same_types = (row.recipe.types or _paper_types(row)) == _paper_types(row)
-    return cropped and same_types and all(getattr(row.recipe, name) == getattr(paper, name) for name in _SIZES)
+    same = all(getattr(row.recipe, name) == size for name, size in _SIZES.items())
+    return cropped and types == paper_types and same
 
 
-def _paper_types(row: RunSummary) -> int:
-    return 32 if row.data.image_shape[0] == 1 else 64
+def _types(row: RunSummary) -> tuple[int, int]:
+    """Return the capsule types of a run, and those of the paper for such images."""
+    paper = 32 if row.data.image_shape[0] == 1 else 64
+    return row.recipe.types or paper, paper
