@@ -8,7 +8,7 @@ import io
 import json
 import math
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
@@ -81,15 +81,15 @@ class Question:
 
 @dataclass(frozen=True, eq=False)
 class Poll:
-    """The content of a poll's file."""
+    """The content of a poll's file, or of a poll that nobody has answered yet."""
 
     dataset: str
     classes: tuple[str, ...]
     models: int  # how many networks voted
-    is_open: bool
-    questions: tuple[Question, ...]
-    people: int  # number of people who answered at least once
-    finished: int  # number of people who answered every question
+    questions: Sequence[Question]
+    is_open: bool = True
+    people: int = 0  # number of people who answered at least once
+    finished: int = 0  # number of people who answered every question
 
     @property
     def answers(self) -> int:
@@ -109,15 +109,8 @@ def read(path: Path | str) -> Poll:
         people, finished = connection.execute(
             f"SELECT count(*), count(*) FILTER (WHERE answers = ?) FROM ({answered})", [len(questions)]
         ).fetchone()
-        return Poll(
-            dataset=notes["dataset"],
-            classes=classes,
-            models=int(notes["models"]),
-            is_open=notes["state"] == "open",
-            questions=questions,
-            people=people,
-            finished=finished,
-        )
+        is_open = notes["state"] == "open"
+        return Poll(notes["dataset"], classes, int(notes["models"]), questions, is_open, people, finished)
 
 
 def classes_in(note: str) -> tuple[str, ...]:
