@@ -8,7 +8,6 @@ from matplotlib.figure import Figure
 from maxmincaps.analysis.poll import Poll, Question, Side
 from maxmincaps.analysis.poll_results import PollRow, agreement, paper_rows
 from maxmincaps.analysis.poll_results import table_3 as rows_of_poll
-from maxmincaps.report.mistakes import as_pixels
 from maxmincaps.report.style import FULL_WIDTH, LINE_STYLES, letters, panel_title, styled
 from maxmincaps.report.table import DAGGER, NOT_PAPER, Table
 from maxmincaps.studies.study import title_of
@@ -79,7 +78,7 @@ def human_or_network(examples: Sequence[tuple[str, Question]], classes: Sequence
         axes.get_xticklabels()[question.label].set(fontweight="bold")
         axes.grid(axis="y")
         inset = axes.inset_axes((1.02, 0.1, 0.2, 0.8))
-        inset.imshow(as_pixels(question.pixels), cmap="gray_r", vmin=0, vmax=255)
+        inset.imshow(question.pixels.transpose(1, 2, 0), cmap="gray_r", vmin=0, vmax=255)
         inset.set_axis_off()
         asked = pluralize(question.answers, "answer")
         panel_title(axes, letter, f"{title} (#{question.image}, true class {classes[question.label]}, {asked})")
