@@ -32,7 +32,7 @@ def misclassified(found: Responses, images: UInt8[Tensor, "image channel height 
         axes.set_axis_off()
     for axes, mistake in zip(grid.flat, shown, strict=False):
         prediction, label = found.classes[mistake.prediction], found.classes[mistake.label]
-        axes.imshow(images[mistake.image].permute(1, 2, 0), cmap="gray_r", vmin=0, vmax=255)
+        axes.imshow(images[mistake.image].permute(1, 2, 0).numpy(), cmap="gray_r", vmin=0, vmax=255)
         title = f"#{mistake.image}\n{prediction}{between}(true {label})"
         axes.set_title(title, fontsize=6, linespacing=1.2, pad=2)
     if not shown:

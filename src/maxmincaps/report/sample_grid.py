@@ -49,7 +49,7 @@ def draw_grid(rows: Sequence[UInt8[Tensor, "image channel height width"]], names
         for column, image in enumerate(row):
             box = ((label + column * cell) / wide, bottom / height, (cell - gap) / wide, (cell - gap) / height)
             axes = figure.add_axes(box)
-            axes.imshow(image.permute(1, 2, 0), cmap="gray", vmin=0, vmax=255, interpolation="nearest")
+            axes.imshow(image.permute(1, 2, 0).numpy(), cmap="gray", vmin=0, vmax=255, interpolation="nearest")
             axes.set_axis_off()
     return figure
 
