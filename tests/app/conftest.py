@@ -17,10 +17,10 @@ import numpy as np
 import pytest
 
 from maxmincaps import Recipe, fit
-from maxmincaps.analysis.poll import Question
+from maxmincaps.analysis.poll import Poll, Question
 from maxmincaps.app import poll as poll_pages
 from maxmincaps.app.serve import Listener
-from maxmincaps.app.store import Questionnaire, Store
+from maxmincaps.app.store import Store
 from tests.conftest import TINY
 
 BROWSER = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
@@ -49,8 +49,8 @@ def question(number: int, label: int = 7, prediction: int = 1) -> Question:
     return Question(number, label, prediction, lengths, pixels, np.zeros(10, np.int64))
 
 
-def asked(images: int = 17) -> Questionnaire:
-    return Questionnaire("mnist", DIGITS, 3, [question(100 + number) for number in range(images)])
+def asked(images: int = 17) -> Poll:
+    return Poll("mnist", DIGITS, 3, [question(100 + number) for number in range(images)])
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from maxmincaps.analysis import poll_results as results
 from maxmincaps.analysis.poll import CANNOT_TELL, Side
 from maxmincaps.analysis.vote import vote
 from maxmincaps.app.questions import build_questionnaire
-from maxmincaps.app.store import ClosedError, Questionnaire, Store
+from maxmincaps.app.store import ClosedError, Store
 from maxmincaps.cli import main
 from maxmincaps.report.poll import table_3
 from maxmincaps.training.responses import responses
@@ -219,7 +219,7 @@ def test_a_poll_asks_what_the_vote_gets_wrong_or_what_it_is_told_to(runs):
 
 def answered(path, answers):
     """Make a poll in which so many people chose so many classes, image by image."""
-    asked_of = Questionnaire("mnist", DIGITS, 3, [question(100 + number) for number in range(len(answers))])
+    asked_of = polls.Poll("mnist", DIGITS, 3, [question(100 + number) for number in range(len(answers))])
     store = Store.create(path, asked_of)
     for number, chosen in enumerate(answers):
         for place, label in enumerate(chosen):

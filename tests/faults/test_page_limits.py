@@ -13,9 +13,9 @@ import h11
 import pytest
 from PIL import Image
 
-from maxmincaps.app import connections
-from maxmincaps.app.connections import BoundedStream
+from maxmincaps.app import serve
 from maxmincaps.app.poll import poll_page
+from maxmincaps.app.serve import BoundedStream
 from maxmincaps.app.store import Store
 from tests.app.conftest import Served, Visitor, asked, persist, serving
 from tests.faults.pages import (  # noqa: F401
@@ -69,7 +69,7 @@ def test_requests_that_fail_fill_no_log(served):
     for _ in range(30):
         body = json.dumps({"data": [None] * 3, "fn_index": 5, "session_hash": "x"})
         Visitor(page.port).ask("POST", "/gradio_api/run/predict", body, content_type="application/json")
-    assert messages.stat().st_size < 2 * connections.MOST_LOGGED
+    assert messages.stat().st_size < 2 * serve.MOST_LOGGED
 
 
 def test_a_stream_of_messages_is_cut_and_says_so(tmp_path):
@@ -84,15 +84,15 @@ def test_a_stream_of_messages_is_cut_and_says_so(tmp_path):
 
 @pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.1\r\nhost: 127", b"POST / HTTP/1.1\r\ncontent-length: 9\r\n"])
 def test_a_request_that_does_not_arrive_in_time_is_closed(poll, monkeypatch, sent):
-    monkeypatch.setitem(connections.TIMEOUTS_S, h11.IDLE, 0.2)
+    monkeypatch.setitem(serve.TIMEOUTS_S, h11.IDLE, 0.2)
     with closing(socket.create_connection(("127.0.0.1", poll.port), timeout=20)) as slow:
         slow.sendall(sent)
         assert _closed(slow)
 
 
 def test_a_slow_second_request_and_a_slow_body_are_closed_too(poll, monkeypatch):
-    for phase in connections.TIMEOUTS_S:
-        monkeypatch.setitem(connections.TIMEOUTS_S, phase, 0.5)
+    for phase in serve.TIMEOUTS_S:
+        monkeypatch.setitem(serve.TIMEOUTS_S, phase, 0.5)
     with closing(socket.create_connection(("127.0.0.1", poll.port), timeout=20)) as slow:
         slow.sendall(b"GET /palette.css HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n")
         assert slow.recv(1 << 16).startswith(b"HTTP/1.1 200")

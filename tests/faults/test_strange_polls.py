@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from maxmincaps.analysis import poll as polls
-from maxmincaps.app.store import ClosedError, Questionnaire, Store
+from maxmincaps.app.store import ClosedError, Store
 from tests.app.conftest import question
 from tests.data.test_fuzz import picture
 from tests.faults.hostile_files import NUMBERS, WORDS, harmful_json, inputs
@@ -72,7 +72,7 @@ def use_poll(path):
 
 
 def test_polls_are_read_or_refused(readings, tmp_path, scale, tally):
-    asked = Questionnaire("mnist", ("a", "b", "c"), 3, [_small(question(number, 1, 2)) for number in range(2)])
+    asked = polls.Poll("mnist", ("a", "b", "c"), 3, [_small(question(number, 1, 2)) for number in range(2)])
     whole_path, path = tmp_path / "whole.sqlite", tmp_path / "poll.sqlite"
     store = Store.create(whole_path, asked)
     store.answer("somebody", 0, 1)

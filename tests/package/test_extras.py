@@ -49,15 +49,15 @@ PREPARE = """
 import numpy as np
 from PIL import Image
 from pathlib import Path
-from maxmincaps.analysis.poll import Question
-from maxmincaps.app.store import Questionnaire, Store
+from maxmincaps.analysis.poll import Poll, Question
+from maxmincaps.app.store import Store
 
 random = np.random.default_rng(0)
 pixels = random.integers(0, 256, (30, 12, 12), dtype=np.uint8)
 np.savez("images.npz", images=pixels, labels=np.arange(30) % 3)
 Image.fromarray(pixels[0]).save("image.png")
 asked = [Question(0, 1, 2, np.array([0.1, 0.2, 0.9]), pixels[:1], np.zeros(3, np.int64))]
-store = Store.create(Path("poll.sqlite"), Questionnaire("own", ("a", "b", "c"), 1, asked))
+store = Store.create(Path("poll.sqlite"), Poll("own", ("a", "b", "c"), 1, asked))
 store.answer("somebody", 0, 1)
 store.close()
 """

@@ -152,7 +152,7 @@ def test_an_ablation_without_a_result_keeps_its_line_and_others_are_compared_by_
 
 def test_poll_answers_about_unidentified_networks_do_not_count_as_the_papers_budget():
     asked = Question(7, 1, 3, np.zeros(10), np.zeros((1, 28, 28), np.uint8), np.arange(10))
-    poll = Poll("mnist-5k", tuple("0123456789"), 3, True, (asked,), 45, 45)
+    poll = Poll("mnist-5k", tuple("0123456789"), 3, (asked,), True, 45, 45)
     table_3 = by_name(mnist_record(report_data([], poll=poll)))["table-3"]
     assert table_3.below_paper
     assert table_3.content.rows[-1][:2] == ("#7", "ours, MNIST-5k")

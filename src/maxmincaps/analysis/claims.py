@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from maxmincaps.analysis import criteria, measures
 from maxmincaps.analysis.criteria import MAX_MIN_LABEL, SOFTMAX_LABEL
@@ -104,24 +103,27 @@ def _finding(claim: Claim, runs: RunTable) -> Finding:
 
 def _load_claims() -> dict[str, Claim]:
     """Read claims.toml, in which functions are named and the numbers of the paper's tables are left out."""
-    gain, table_4 = {dataset: _gain(dataset) for dataset in DATASETS}, _accuracies("normalizations", "mnist")
+    table_1 = {dataset: _accuracies("datasets", dataset) for dataset in DATASETS}
+    table_4 = _accuracies("normalizations", "mnist")
+    gain = {
+        dataset: f"{best[MAX_MIN_LABEL] - best[SOFTMAX_LABEL]:+.2f} percentage points "
+        f"({best[MAX_MIN_LABEL]:.2f} against {best[SOFTMAX_LABEL]:.2f} %)"
+        for dataset, best in table_1.items()
+    }
+    parse = {
+        "bound": lambda value: Bound(**value),
+        "combine": criteria.REDUCTIONS.__getitem__,
+        "reduce": criteria.REDUCTIONS.__getitem__,
+        "measure": partial(getattr, measures),
+    }
     claims = {}
     for study, entries in tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")).items():
         for name, entry in entries.items():
             sentence, paper = entry.pop("sentence"), entry.pop("paper").format(gain=gain, table_4=table_4)
             criterion = getattr(criteria, entry.pop("criterion"))
-            arguments = {key: _argument(key, value) for key, value in entry.items()}
+            arguments = {key: parse[key](value) if key in parse else value for key, value in entry.items()}
             claims[name] = Claim(name, sentence, paper, study, partial(criterion, **arguments))
     return claims
-
-
-def _argument(key: str, value: Any) -> Any:
-    """Return the argument of a criterion that a value of claims.toml stands for."""
-    if key == "bound":
-        return Bound(**value)
-    if key in ("combine", "reduce"):
-        return criteria.REDUCTIONS[value]
-    return getattr(measures, value) if key == "measure" else value
 
 
 def _accuracies(study: str, dataset: str) -> dict[str, float]:
@@ -130,11 +132,4 @@ def _accuracies(study: str, dataset: str) -> dict[str, float]:
     return {label: reported.value for label, reported in lines.items() if reported}
 
 
-def _gain(dataset: str) -> str:
-    reported = _accuracies("datasets", dataset)
-    ours, theirs = reported[MAX_MIN_LABEL], reported[SOFTMAX_LABEL]
-    return f"{ours - theirs:+.2f} percentage points ({ours:.2f} against {theirs:.2f} %)"
-
-
-CLAIMS = _load_claims()
-"""Every claim by name."""
+CLAIMS = _load_claims()  # every claim by name

@@ -23,8 +23,7 @@ from maxmincaps.training.responses import responses
 from maxmincaps.training.run import RunSummary
 from maxmincaps.wording import pluralize
 
-MAX_MIN_LABEL, SOFTMAX_LABEL = BOTH = ("Max-Min", "Softmax")
-"""Labels of the two lines that most claims compare."""
+MAX_MIN_LABEL, SOFTMAX_LABEL = BOTH = ("Max-Min", "Softmax")  # labels of the two lines that most claims compare
 WITH_BACKGROUND = ("background-mnist", "cifar10")
 SIX = (MAX_MIN_LABEL, "Centered Max-Min", "Adjusted Log", "WTA", "Z-Score", "Sum")
 """The normalizations that the paper compares in Table 4."""
@@ -44,11 +43,8 @@ def on_pairs(
     """Evaluate one number per matched pair of two lines: `combine` of both measures, by default `first - second`."""
     here = runs.filter(lambda run: run.line in (first, second) and run.recipe.dataset in (datasets or runs.datasets))
     pairs = here.pairs(measure, first, second)
-    if not pairs and here.complete and not here.measured(measure):
-        return _not_kept(here)
-    return evaluate(
-        _by_dataset((key.dataset, combine(*both)) for key, both in pairs.items()), here, unit, bound, datasets
-    )
+    values = _by_dataset((key.dataset, combine(*both)) for key, both in pairs.items())
+    return evaluate(values, here, unit, bound, datasets, measure)
 
 
 def on_runs(
@@ -56,11 +52,8 @@ def on_runs(
 ) -> Finding:
     """Evaluate one number per run of a line."""
     here = runs.where(line=line)
-    found = here.measured(measure)
-    if not found and here.complete:
-        return _not_kept(here)
-    values = _by_dataset((run.recipe.dataset, value) for run, value in found.items())
-    return evaluate(values, here, unit, bound, datasets)
+    values = _by_dataset((run.recipe.dataset, value) for run, value in here.measured(measure).items())
+    return evaluate(values, here, unit, bound, datasets, measure)
 
 
 def on_curves(
@@ -155,16 +148,13 @@ def differs_on_cifar10(runs: RunTable, measure: Measure, unit: str) -> Finding:
     """Evaluate whether a measure is larger on CIFAR10 than on MNIST for both normalizations, seed by seed."""
     datasets = ("mnist", "cifar10")
     here = runs.filter(lambda run: run.recipe.dataset in datasets and run.line in BOTH)
-    measured = here.measured(measure)
-    if not measured and here.complete:
-        return _not_kept(here)
-    found = {(run.line, run.recipe.seed, run.recipe.dataset): value for run, value in measured.items()}
+    found = {(run.line, run.recipe.seed, run.recipe.dataset): value for run, value in here.measured(measure).items()}
     more = [
         min(found[line, seed, "cifar10"] - found[line, seed, "mnist"] for line in BOTH)
         for seed in dict.fromkeys(seed for _, seed, _ in found)
         if all((line, seed, dataset) in found for line in BOTH for dataset in datasets)
     ]
-    return evaluate({ACROSS: more}, here, unit)
+    return evaluate({ACROSS: more}, here, unit, measure=measure)
 
 
 def stands_out(runs: RunTable, line: str, side: int) -> Finding:
@@ -224,7 +214,3 @@ def _by_dataset(values: Any) -> dict[str, list[float]]:
     for dataset, value in values:
         found[dataset].append(value)
     return found
-
-
-def _not_kept(runs: RunTable) -> Finding:
-    return not_tested(runs, "the run folders lack the files that this is measured from")

@@ -5,11 +5,9 @@ A measure that needs an optional file of the run folder returns None if the file
 
 import math
 from collections.abc import Callable
-from functools import wraps
-from typing import TypeVar
+from typing import Any
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from maxmincaps.analysis.responses import tuning
@@ -17,17 +15,70 @@ from maxmincaps.analysis.traces import trace
 from maxmincaps.errors import InputError
 from maxmincaps.training.responses import Responses, responses
 from maxmincaps.training.run import Run, RunSummary
-from maxmincaps.training.schema import EpochMetrics
 from maxmincaps.training.separation import Separation, read_separation
 
 NEAR = 0.02
 """A routing coefficient within this distance of its start has hardly moved: a fifth of 0.1."""
-Result = TypeVar("Result")
 
 
-def best_accuracy(run: RunSummary) -> float:
-    """Return the test accuracy of the best epoch in percent, as the paper reports it."""
-    return 100 * run.result.best_test_accuracy
+def _of_result(field: str) -> Callable[[RunSummary], float]:
+    return lambda run: 100 * getattr(run.result, field)
+
+
+def _by_epoch(field: str) -> Callable[[RunSummary], list[float]]:
+    def measure(run: RunSummary) -> list[float]:
+        lines = Run(run.folder).history
+        if len(lines) != run.recipe.epochs:
+            raise InputError(f"{run.folder}/history.jsonl: expected {run.recipe.epochs} epochs, found {len(lines)}")
+        return [100 * getattr(line, field) for line in lines]
+
+    return measure
+
+
+def _of_coefficients(compute: Callable[[Tensor], float]) -> Callable[[RunSummary], float | None]:
+    """Make a measure of a function of the active capsules' coefficients, (iteration, child, parent)."""
+
+    def measure(run: RunSummary) -> float | None:
+        found = trace(run.folder) if run.has("trace.safetensors") else None
+        return compute(found.couplings[:, found.alive]) if found and found.alive.any() else None
+
+    return measure
+
+
+def _of_responses(compute: Callable[[Responses], Any]) -> Callable[[RunSummary], Any]:
+    """Make a measure of a function of the responses to all test images."""
+    return lambda run: compute(responses(run.folder)) if run.has("lengths.safetensors") else None
+
+
+best_accuracy = _of_result("best_test_accuracy")
+"""Test accuracy of the best epoch in percent, as the paper reports it."""
+final_accuracy = _of_result("final_test_accuracy")
+"""Test accuracy of the last epoch in percent."""
+training_accuracy = _of_result("train_accuracy")
+"""Training accuracy of the final weights in percent."""
+
+accuracies_by_epoch = _by_epoch("selection_accuracy")
+"""Accuracy after each epoch in percent, on the images that choose the best epoch."""
+training_accuracies_by_epoch = _by_epoch("running_train_accuracy")
+"""Training accuracy of each epoch in percent, counted while the epoch trains."""
+inactive_by_epoch = _by_epoch("dead_children")
+"""Percentage of inactive lower-level capsules after each epoch."""
+
+near_start_percent = _of_coefficients(lambda c: 100 * ((c[-1] - c[0]).abs() <= NEAR).float().mean().item())
+"""Percentage of the last coefficients that are near their start."""
+coefficient_sd = _of_coefficients(lambda c: c[-1].std().item())
+"""Standard deviation of the last coefficients."""
+coefficient_range = _of_coefficients(lambda c: (c[-1].amax(dim=1) - c[-1].amin(dim=1)).mean().item())
+"""Mean distance between the largest and the smallest last coefficient of a capsule."""
+several_strong_parents_percent = _of_coefficients(lambda c: 100 * ((c[-1] > 0.5).sum(dim=1) >= 2).float().mean().item())
+"""Percentage of capsules with two or more coefficients above 0.5."""
+
+true_length = _of_responses(lambda found: found.lengths.gather(1, found.labels[:, None]).mean().item())
+"""Mean length of the true class's capsule over the test images."""
+several_peaks_percent = _of_responses(
+    lambda found: 100 * ((found.lengths > 0.5).sum(dim=1) >= 2).double().mean().item()
+)
+"""Percentage of test images with two or more capsules longer than a half."""
 
 
 def best_error(run: RunSummary) -> float:
@@ -35,42 +86,9 @@ def best_error(run: RunSummary) -> float:
     return 100 - best_accuracy(run)
 
 
-def final_accuracy(run: RunSummary) -> float:
-    """Return the test accuracy of the last epoch in percent."""
-    return 100 * run.result.final_test_accuracy
-
-
-def training_accuracy(run: RunSummary) -> float:
-    """Return the training accuracy of the final weights in percent."""
-    return 100 * run.result.train_accuracy
-
-
 def generalization_gap(run: RunSummary) -> float:
     """Return training minus test accuracy in percentage points, both of the final weights."""
     return training_accuracy(run) - final_accuracy(run)
-
-
-def history(run: RunSummary) -> list[EpochMetrics]:
-    """Return the metrics of each epoch of a complete run; a history of another length is an InputError."""
-    lines = Run(run.folder).history
-    if len(lines) != run.recipe.epochs:
-        raise InputError(f"{run.folder}/history.jsonl: expected {run.recipe.epochs} epochs, found {len(lines)}")
-    return lines
-
-
-def accuracies_by_epoch(run: RunSummary) -> list[float]:
-    """Return the accuracy after each epoch in percent, on the images that choose the best epoch."""
-    return [100 * line.selection_accuracy for line in history(run)]
-
-
-def training_accuracies_by_epoch(run: RunSummary) -> list[float]:
-    """Return the training accuracy of each epoch in percent, counted while the epoch trains."""
-    return [100 * line.running_train_accuracy for line in history(run)]
-
-
-def inactive_by_epoch(run: RunSummary) -> list[float]:
-    """Return the percentage of inactive lower-level capsules after each epoch."""
-    return [100 * line.dead_children for line in history(run)]
 
 
 def final_inactive(run: RunSummary) -> float | None:
@@ -97,63 +115,12 @@ def polarization(run: RunSummary) -> float | None:
     return 1 - lines[-1].coupling_entropy / math.log(parents)
 
 
-def _of_coefficients(compute: Callable[[Tensor], float]) -> Callable[[RunSummary], float | None]:
-    """Make a measure of a function of the active capsules' coefficients, (iteration, child, parent)."""
-
-    @wraps(compute)
-    def measure(run: RunSummary) -> float | None:
-        found = trace(run.folder) if run.has("trace.safetensors") else None
-        return compute(found.couplings[:, found.alive]) if found and found.alive.any() else None
-
-    return measure
-
-
-def _of_responses(compute: Callable[[Responses], Result]) -> Callable[[RunSummary], Result | None]:
-    """Make a measure of a function of the responses to all test images."""
-
-    @wraps(compute)
-    def measure(run: RunSummary) -> Result | None:
-        return compute(responses(run.folder)) if run.has("lengths.safetensors") else None
-
-    return measure
-
-
-@_of_coefficients
-def near_start_percent(found: Tensor) -> float:
-    """Return the percentage of the last coefficients that are near their start."""
-    return 100 * ((found[-1] - found[0]).abs() <= NEAR).float().mean().item()
-
-
-@_of_coefficients
-def coefficient_sd(found: Tensor) -> float:
-    """Return the standard deviation of the last coefficients."""
-    return found[-1].std().item()
-
-
-@_of_coefficients
-def coefficient_range(found: Tensor) -> float:
-    """Return the mean distance between the largest and the smallest last coefficient of a capsule."""
-    return (found[-1].amax(dim=1) - found[-1].amin(dim=1)).mean().item()
-
-
-@_of_coefficients
-def several_strong_parents_percent(found: Tensor) -> float:
-    """Return the percentage of capsules with two or more coefficients above 0.5."""
-    return 100 * ((found[-1] > 0.5).sum(dim=1) >= 2).float().mean().item()
-
-
 def zero_logits_percent(run: RunSummary) -> float | None:
     """Return the percentage of last logits, of all capsules, within a hundredth of the largest from zero."""
     if not run.has("trace.safetensors"):
         return None
     last = trace(run.folder).logits[-1].abs()
     return 100 * (last <= last.max() / 100).float().mean().item()
-
-
-@_of_responses
-def true_length(found: Responses) -> float:
-    """Return the mean length of the true class's capsule over the test images."""
-    return found.lengths.gather(1, found.labels[:, None]).mean().item()
 
 
 @_of_responses
@@ -166,7 +133,7 @@ def other_length(found: Responses) -> float:
 def closeness_of_classes(run: RunSummary) -> float | None:
     """Return the mean length of the other classes' capsules minus that of the true class's."""
     others, true = other_length(run), true_length(run)
-    return None if others is None or true is None else others - true
+    return None if others is None else others - true
 
 
 @_of_responses
@@ -177,13 +144,7 @@ def peaked_percent(found: Responses) -> float:
 
 
 @_of_responses
-def several_peaks_percent(found: Responses) -> float:
-    """Return the percentage of test images with two or more capsules longer than a half."""
-    return 100 * ((found.lengths > 0.5).sum(dim=1) >= 2).double().mean().item()
-
-
-@_of_responses
-def tuning_beside_peaks(found: Responses) -> Float[Tensor, "entry"] | None:
+def tuning_beside_peaks(found: Responses) -> Tensor | None:
     """Return the tuning curves without their peaks, which any two good classifiers have in the same places.
 
     A network whose curves are constant has no shape to compare, so it has no measure.

@@ -8,7 +8,7 @@ import io
 import json
 import math
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
@@ -22,8 +22,7 @@ from PIL import Image
 from maxmincaps.errors import InputError, one_line
 
 MOST_PIXELS = 1 << 22  # of one image
-CANNOT_TELL = -1
-"""The label of an answer "I cannot tell"."""
+CANNOT_TELL = -1  # the label of an answer "I cannot tell"
 SCHEMA = Path(__file__).with_suffix(".sql").read_text(encoding="utf-8")
 """The tables of the file. One answer for each person and question: a second one replaces the first."""
 
@@ -42,18 +41,14 @@ class Side(StrEnum):
 class Question:
     """One image with the predictions of the networks and the answers of people."""
 
-    image: int
-    """Its index in the test set."""
+    image: int  # its index in the test set
     label: int
-    prediction: int
-    """The majority vote of the networks."""
+    prediction: int  # the majority vote of the networks
     network: Float[np.ndarray, "class"]
     """The mean length of each class capsule over the networks; these do not sum to 1."""
     pixels: UInt8[np.ndarray, "channel height width"]
-    counts: Int64[np.ndarray, "class"]
-    """How many people chose each class."""
-    cannot_tell: int = 0
-    """How many people answered that they cannot tell."""
+    counts: Int64[np.ndarray, "class"]  # how many people chose each class
+    cannot_tell: int = 0  # how many people answered that they cannot tell
 
     @property
     def answers(self) -> int:
@@ -86,18 +81,15 @@ class Question:
 
 @dataclass(frozen=True, eq=False)
 class Poll:
-    """The content of a poll's file."""
+    """The content of a poll's file, or of a poll that nobody has answered yet."""
 
     dataset: str
     classes: tuple[str, ...]
-    models: int
-    """How many networks voted."""
-    is_open: bool
-    questions: tuple[Question, ...]
-    people: int
-    """Number of people who answered at least once."""
-    finished: int
-    """Number of people who answered every question."""
+    models: int  # how many networks voted
+    questions: Sequence[Question]
+    is_open: bool = True
+    people: int = 0  # number of people who answered at least once
+    finished: int = 0  # number of people who answered every question
 
     @property
     def answers(self) -> int:
@@ -117,15 +109,8 @@ def read(path: Path | str) -> Poll:
         people, finished = connection.execute(
             f"SELECT count(*), count(*) FILTER (WHERE answers = ?) FROM ({answered})", [len(questions)]
         ).fetchone()
-        return Poll(
-            dataset=notes["dataset"],
-            classes=classes,
-            models=int(notes["models"]),
-            is_open=notes["state"] == "open",
-            questions=questions,
-            people=people,
-            finished=finished,
-        )
+        is_open = notes["state"] == "open"
+        return Poll(notes["dataset"], classes, int(notes["models"]), questions, is_open, people, finished)
 
 
 def classes_in(note: str) -> tuple[str, ...]:

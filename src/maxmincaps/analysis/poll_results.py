@@ -1,6 +1,5 @@
 """Table 3 and figure 10: answers of people beside predictions of networks and the paper's numbers."""
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 from maxmincaps.analysis.poll import Poll, Question, Side
@@ -34,16 +33,13 @@ class AnswerRow(NamedTuple):
 
 def table_3(poll: Poll) -> list[PollRow]:
     """Return people and networks on the true and on the predicted class, one row per image."""
+
+    def both(asked: Question, label: int) -> tuple[float | None, float]:
+        return None if asked.side == Side.NOBODY else float(asked.people[label]), float(asked.network[label])
+
     return [
-        PollRow(
-            asked.image,
-            asked.label,
-            *_both(asked, asked.label),
-            asked.prediction,
-            *_both(asked, asked.prediction),
-            asked.side,
-        )
-        for asked in poll.questions
+        PollRow(q.image, q.label, *both(q, q.label), q.prediction, *both(q, q.prediction), q.side)
+        for q in poll.questions
     ]
 
 
@@ -78,18 +74,13 @@ def examples(poll: Poll) -> list[tuple[str, Question]]:
 
     The kinds: people agree with the network; people agree with the label; people disagree most among themselves.
     """
-    agree = _clearest(question for question in poll.questions if question.side == Side.NETWORK)
-    right = _clearest(question for question in poll.questions if question.side == Side.LABEL)
+
+    def clearest(side: Side) -> Question | None:
+        found = (question for question in poll.questions if question.side == side)
+        return max(found, key=lambda question: float(question.people.max()), default=None)
+
+    agree, right = clearest(Side.NETWORK), clearest(Side.LABEL)
     others = [question for question in poll.questions if question not in (agree, right) and question.doubt > 0]
     poor = max(others, key=lambda question: question.doubt, default=None)
     named = {"people agree with the network": agree, "people are right": right, "a poor image": poor}
     return [(title, question) for title, question in named.items() if question]
-
-
-def _clearest(questions: Iterator[Question]) -> Question | None:
-    return max(questions, key=lambda question: float(question.people.max()), default=None)
-
-
-def _both(question: Question, label: int) -> tuple[float | None, float]:
-    people = None if question.side == Side.NOBODY else float(question.people[label])
-    return people, float(question.network[label])

@@ -5,13 +5,14 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from statistics import fmean, stdev
 from typing import Any, NamedTuple, TypeVar
 
 from scipy.special import stdtrit
 
 from maxmincaps.studies.paper import VOTERS
-from maxmincaps.studies.study import Study
-from maxmincaps.studies.table import has_papers_budget, has_papers_network, shown_rows
+from maxmincaps.studies.study import PAPER_SCALE, Study
+from maxmincaps.studies.table import has_papers_network, shown_rows
 from maxmincaps.training.run import RunSummary
 
 Value = TypeVar("Value")
@@ -19,8 +20,7 @@ Key = TypeVar("Key", bound=Hashable)
 Measure = Callable[[RunSummary], float | None]
 """Returns a number of a complete run, or None if the run folder does not hold what it is measured from."""
 CONFIDENCE = 0.95
-POWER = 0.8
-"""Probability with which `Interval.detectable` would have been found."""
+POWER = 0.8  # probability with which `Interval.detectable` would have been found
 MODELS = dict(zip(map(int, VOTERS["seed"]), "ABC", strict=True))
 """The seeds of the networks that vote in Table 2 and figures 9, 10 and A.1 to A.3, and the paper's names of them."""
 
@@ -51,12 +51,9 @@ class Interval:
 def interval(values: Iterable[float]) -> Interval | None:
     """Return mean, standard deviation and 95 % interval of some values, or None if there are none."""
     found = list(values)
-    if not found:
-        return None
-    mean, n = math.fsum(found) / len(found), len(found)
-    if n == 1:
-        return Interval(mean, None, 1, None, None)
-    sd = math.sqrt(math.fsum((value - mean) ** 2 for value in found) / (n - 1))
+    if len(found) < 2:
+        return Interval(found[0], None, 1, None, None) if found else None
+    mean, sd, n = fmean(found), stdev(found), len(found)
     half = float(stdtrit(n - 1, (1 + CONFIDENCE) / 2)) * sd / math.sqrt(n)
     return Interval(mean, sd, n, mean - half, mean + half)
 
@@ -132,7 +129,7 @@ class RunTable(Sequence[RunSummary]):
         """The datasets of the runs, in order of first appearance."""
         return tuple(dict.fromkeys(run.recipe.dataset for run in self.runs))
 
-    @cached_property
+    @property
     def scales(self) -> tuple[str, ...]:
         """The scales of the study that the runs belong to."""
         return tuple(dict.fromkeys(run.scale for run in self.runs))
@@ -175,13 +172,20 @@ class RunTable(Sequence[RunSummary]):
     def _planned(self, key: PairKey, line: str) -> set[float]:
         """Return the places on the axis that the study plans for a line on a dataset."""
         entries = self.study.entries(key.scale, seeds=1) if self.study else []
-        here = (entry.line for entry in entries if entry.recipe.dataset == key.dataset)
-        return {place.value or 0.0 for place in here if place.label == line}
+        return {e.line.value or 0.0 for e in entries if (e.recipe.dataset, e.line.label) == (key.dataset, line)}
 
     def at_paper(self, dataset: str | None = None) -> bool:
         """Return whether these runs are all that the paper has of their lines, with its budget."""
         runs = self.runs if dataset is None else self.where(dataset=dataset).runs
-        return bool(runs) and self.study is not None and has_papers_budget(self.study, runs)
+        if not runs or self.study is None or any(run.scale != PAPER_SCALE for run in runs):
+            return False
+        there, lines = {run.fingerprint for run in runs}, {(run.recipe.dataset, run.line, run.value) for run in runs}
+        planned = self.study.entries(PAPER_SCALE)
+        return all(
+            entry.recipe.fingerprint() in there
+            for entry in planned
+            if (entry.recipe.dataset, entry.line.label, entry.line.value) in lines
+        )
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -190,8 +194,7 @@ class RunTable(Sequence[RunSummary]):
         return tuple(f"Scale {name}: {notes[name]}." for name in self.scales if name in notes)
 
 
-Tables = Sequence[RunTable]
-"""The runs of one study, one table for each size of network; the paper's size first."""
+Tables = Sequence[RunTable]  # the runs of one study, one table for each size of network; the paper's size first
 
 
 def study_runs(study: Study, runs: Sequence[RunSummary]) -> RunTable:

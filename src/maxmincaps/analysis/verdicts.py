@@ -1,30 +1,20 @@
 """The rule by which runs decide a claim, and its application to one claim."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
+from typing import Any
 
 from maxmincaps.analysis.runs import Interval, RunTable, interval
 from maxmincaps.studies.study import title_of
+from maxmincaps.training.run import RunSummary
 
-ENOUGH = 3
-"""Runs, or matched pairs, that a verdict needs on a dataset."""
-ACROSS = "across datasets"
-"""Stands for the dataset where one number compares several datasets."""
+ENOUGH = 3  # runs, or matched pairs, that a verdict needs on a dataset
+ACROSS = "across datasets"  # stands for the dataset where one number compares several datasets
 
-RULE = (
-    "One rule decides all claims. Each claim is evaluated on each dataset separately; runs on different datasets "
-    "are never pooled. A claim about a difference is measured on matched pairs: two runs with the same dataset, seed "
-    "and budget. With three or more pairs (or runs, for a claim about one normalization) we compute the mean and its "
-    "95 % confidence interval (Student's t). The claim is supported on a dataset if the whole interval lies on the "
-    "claimed side, refuted if the whole interval lies on the other side, and inconclusive otherwise; with fewer than "
-    "three it is not tested. Supported becomes inconclusive if any of the runs diverged. A claim that names a number "
-    "of the paper is not comparable, rather than refuted, if it is missed with a smaller budget than the paper's. Over "
-    "several datasets the verdict counts them, such as “supported on 2 of 5 datasets”. n is the number of pairs or "
-    "runs on one dataset. The smallest detectable difference is the true difference that n pairs with this spread show "
-    "in 80 of 100 repetitions. Intervals are not corrected for the number of claims."
-)
+RULE = " ".join(Path(__file__).with_name("rule.txt").read_text(encoding="utf-8").split())
 """The rule for verdicts in one paragraph, for the report and the documentation."""
 
 
@@ -44,10 +34,8 @@ class Bound:
     """What a claim says about a mean."""
 
     value: float = 0.0
-    side: int = 1
-    """1 if the claim says "above `value`", -1 for "below", 0 for "within plus or minus `value`"."""
-    of_paper: bool = False
-    """Whether `value` is a number of the paper, which a smaller budget cannot refute."""
+    side: int = 1  # 1 if the claim says "above `value`", -1 for "below", 0 for "within plus or minus `value`"
+    of_paper: bool = False  # whether `value` is a number of the paper, which a smaller budget cannot refute
 
     def verdict(self, found: Interval | None) -> Verdict:
         """Compare an interval with the bound."""
@@ -66,18 +54,13 @@ class Bound:
 class Finding:
     """What the runs of one study, diverged ones included, say about one claim."""
 
-    ours: str
-    """Mean, interval and n of each dataset in words."""
+    ours: str  # mean, interval and n of each dataset in words
     verdict: Verdict
-    summary: str
-    """The verdict in words, with the number of datasets."""
+    summary: str  # the verdict in words, with the number of datasets
     runs: RunTable
-    n: int = 0
-    """Smallest number of pairs or runs on a dataset that was measured."""
-    detectable: str = ""
-    """Smallest detectable difference in words. Empty if there is no interval."""
-    at_paper: bool | None = None
-    """Whether these are all runs that the paper has. None: decided by the study's scale."""
+    n: int = 0  # smallest number of pairs or runs on a dataset that was measured
+    detectable: str = ""  # smallest detectable difference in words. Empty if there is no interval.
+    at_paper: bool | None = None  # whether these are all runs that the paper has. None: decided by the study's scale.
 
 
 def not_tested(runs: RunTable, reason: str = "") -> Finding:
@@ -92,6 +75,7 @@ def evaluate(
     unit: str,
     bound: Bound | None = None,
     datasets: Sequence[str] = (),
+    measure: Callable[[RunSummary], Any] | None = None,
 ) -> Finding:
     """Apply the rule to one claim.
 
@@ -101,11 +85,13 @@ def evaluate(
         unit: Unit of the numbers.
         bound: What the claim says about the mean. Default: above 0.
         datasets: The datasets that the claim is about. Default: those that have values.
+        measure: What the numbers were computed from. Without numbers, the finding says so if no run has it.
     """
     bound = bound or Bound()
     found = {dataset: own for dataset, numbers in values.items() if (own := interval(numbers))}
     if not found:
-        return not_tested(runs)
+        lacking = measure and runs.complete and not runs.measured(measure)
+        return not_tested(runs, "the run folders lack the files that this is measured from" if lacking else "")
     verdicts = {dataset: _on_dataset(bound, own, runs, dataset) for dataset, own in found.items()}
     verdict, summary = combine([verdicts.get(name, Verdict.NOT_TESTED) for name in datasets or found])
     n = min(own.n for own in found.values())

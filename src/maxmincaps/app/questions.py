@@ -5,9 +5,8 @@ from pathlib import Path
 
 import torch
 
-from maxmincaps.analysis.poll import Question
+from maxmincaps.analysis.poll import Poll, Question
 from maxmincaps.analysis.vote import vote
-from maxmincaps.app.store import Questionnaire
 from maxmincaps.data.augment import for_testing
 from maxmincaps.data.batches import as_float
 from maxmincaps.data.images import images_of
@@ -16,7 +15,7 @@ from maxmincaps.training.responses import responses
 from maxmincaps.training.run import Run
 
 
-def build_questionnaire(runs: Sequence[Path], images: Sequence[int] | None = None) -> Questionnaire:
+def build_questionnaire(runs: Sequence[Path], images: Sequence[int] | None = None) -> Poll:
     """Collect the test images that the majority vote of runs gets wrong, or the test images with these indices."""
     decision = vote([responses(run) for run in runs])
     recipe = Run(runs[0]).recipe
@@ -45,4 +44,4 @@ def build_questionnaire(runs: Sequence[Path], images: Sequence[int] | None = Non
         for place, image in enumerate(chosen)
     ]
     # Of a folder of own images only the name is stored, because the path is private.
-    return Questionnaire(Path(recipe.dataset).name, tuple(test.classes), len(runs), questions)
+    return Poll(Path(recipe.dataset).name, tuple(test.classes), len(runs), questions)

@@ -26,8 +26,7 @@ from maxmincaps.training.run import Run
 
 AS_TRAINED = "as trained"
 NORMALIZATION_CHOICES = (AS_TRAINED, *NORMALIZATIONS)
-FEWEST_SHOWN = 5
-"""Iterations that are shown at least, also of a network that was trained with fewer."""
+FEWEST_SHOWN = 5  # iterations that are shown at least, also of a network that was trained with fewer
 NAME_PARTS = {"normalization": "{}", "dataset": "{}", "iterations": "r = {}", "seed": "seed {}"}
 """The settings by which runs are named, and their form."""
 BINS = 40
@@ -55,19 +54,16 @@ class Model:
         """The number of iterations that the page shows."""
         return max(self.recipe.iterations, FEWEST_SHOWN)
 
-    def describe_images(self) -> str:
-        """Return the shape of its images and its classes, in words."""
-        channels, height, width = self.network.image_shape
-        return f"{height}×{width}×{channels} of {', '.join(self.classes)}"
-
 
 def load_models(folders: Sequence[Path], weights: Literal["best", "last"] = "best") -> list[Model]:
     """Load runs that can be shown together, because they take the same images and have the same classes."""
     models = [Model.load(folder, name, weights) for folder, name in zip(folders, _names(folders), strict=True)]
-    for folder, model in zip(folders, models, strict=True):
-        expected, found = models[0].describe_images(), model.describe_images()
-        if found != expected:
-            raise InputError(f"{folder}: expected images as in {folders[0]}, {expected}, found {found}")
+    shapes = (model.network.image_shape for model in models)
+    sizes = (f"{height}×{width}×{channels}" for channels, height, width in shapes)
+    shown = [f"{size} of {', '.join(model.classes)}" for size, model in zip(sizes, models, strict=True)]
+    for folder, found in zip(folders, shown, strict=True):
+        if found != shown[0]:
+            raise InputError(f"{folder}: expected images as in {folders[0]}, {shown[0]}, found {found}")
     return models
 
 
@@ -116,8 +112,7 @@ class RoutedImage:
     logits: Float[Tensor, "iteration child parent"]
     couplings: Float[Tensor, "iteration child parent"]
     poses: Float[Tensor, "iteration parent pose"]
-    agreements: Float[Tensor, "iteration child parent"]
-    """û_ij · v_j, with the poses of the same iteration."""
+    agreements: Float[Tensor, "iteration child parent"]  # û_ij · v_j, with the poses of the same iteration
 
     @cached_property
     def lengths(self) -> Float[Tensor, "iteration parent"]:
@@ -170,8 +165,7 @@ class Histogram(NamedTuple):
     high: float
     least: float
     most: float
-    commonest: float
-    """The middle of the fullest bin."""
+    commonest: float  # the middle of the fullest bin
     all_parents: list[float]
     one_parent: list[float]
 
@@ -236,26 +230,21 @@ def strongest_children(routed: RoutedImage, iteration: int, parent: int, count: 
 
 def reconstruction(routed: RoutedImage, iteration: int, pose: Sequence[float] | None = None) -> Picture:
     """Decode the predicted class's capsule, with the values `pose` in it if they are given."""
-    return _decode(routed, iteration, _pose(routed, iteration, pose)[None])[0]
+    return _decode(routed, iteration, pose, torch.zeros(1, 1))[0]
 
 
 def perturbations(
     routed: RoutedImage, iteration: int, pose: Sequence[float] | None = None
 ) -> Float[Tensor, "value step channel height width"]:
     """Decode the predicted class's capsule with each of its values moved from −0.25 to 0.25, one at a time."""
-    base = _pose(routed, iteration, pose)
-    moved = base + torch.linspace(-0.25, 0.25, 11)[:, None] * torch.eye(len(base))[:, None]
-    return _decode(routed, iteration, moved.flatten(0, 1)).unflatten(0, moved.shape[:2])
-
-
-def _pose(routed: RoutedImage, iteration: int, pose: Sequence[float] | None) -> Float[Tensor, "pose"]:
-    return routed.poses[iteration, routed.predicted(iteration)] if pose is None else torch.tensor(pose)
+    moves = torch.linspace(-0.25, 0.25, 11)[:, None] * torch.eye(routed.poses.shape[2])[:, None]
+    return _decode(routed, iteration, pose, moves.flatten(0, 1)).unflatten(0, moves.shape[:2])
 
 
 @torch.inference_mode()
-def _decode(routed: RoutedImage, iteration: int, capsules: Float[Tensor, "many pose"]) -> Tensor:
-    """Decode many capsules of the predicted class."""
+def _decode(routed: RoutedImage, iteration: int, pose: Sequence[float] | None, moves: Tensor) -> Tensor:
+    """Decode the predicted class's capsule, or another `pose` of it, after each of many moves (many, pose)."""
     predicted = routed.predicted(iteration)
-    poses = routed.poses[iteration].repeat(len(capsules), 1, 1)
-    poses[:, predicted] = capsules
-    return routed.model.network.decoder(poses, torch.full((len(capsules),), predicted))
+    poses = routed.poses[iteration].repeat(len(moves), 1, 1)
+    poses[:, predicted] = (poses[0, predicted] if pose is None else torch.tensor(pose)) + moves
+    return routed.model.network.decoder(poses, torch.full((len(moves),), predicted))

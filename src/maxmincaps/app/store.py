@@ -9,14 +9,13 @@ import secrets
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Self
 
-from maxmincaps.analysis.poll import CANNOT_TELL, SCHEMA, Question, check_form, classes_in, opened
+from maxmincaps.analysis.poll import CANNOT_TELL, SCHEMA, Poll, check_form, classes_in, opened
 from maxmincaps.app import encode_png
 from maxmincaps.errors import InputError, one_line
 
@@ -32,20 +31,10 @@ class ClosedError(InputError):
     """The poll is closed and takes no more answers."""
 
 
-@dataclass(frozen=True)
-class Questionnaire:
-    """The content of a poll: images of a dataset, and the number of networks whose errors they are."""
-
-    dataset: str
-    classes: tuple[str, ...]
-    models: int
-    questions: Sequence[Question]
-
-
 class Store:
     """An open poll file. Every method may be called from any thread, and several processes may share the file."""
 
-    def __init__(self, path: Path, asked: Questionnaire | None = None) -> None:
+    def __init__(self, path: Path, asked: Poll | None = None) -> None:
         self._lock, self._path = threading.Lock(), path
         with _reporting_errors(path), ExitStack() as on_failure:
             self._connection = sqlite3.connect(path, timeout=30, check_same_thread=False, isolation_level=None)
@@ -59,7 +48,7 @@ class Store:
             on_failure.pop_all()
 
     @classmethod
-    def create(cls, path: Path, asked: Questionnaire) -> Self:
+    def create(cls, path: Path, asked: Poll) -> Self:
         """Create a poll in one transaction, or continue an existing one with the same content."""
         with _reporting_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -148,8 +137,7 @@ class Store:
     def set_open(self, is_open: bool) -> None:
         """Open or close the poll."""
         with self._transaction() as connection:
-            state = "open" if is_open else "closed"
-            connection.execute("UPDATE poll SET value = ? WHERE name = 'state'", [state])
+            connection.execute("UPDATE poll SET value = ? WHERE name = 'state'", ["open" if is_open else "closed"])
 
     def answers_of(self, person: str) -> dict[int, int]:
         """Return the label that a person has chosen for each image number so far."""
@@ -182,15 +170,9 @@ class Store:
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
         """Run the block in a transaction, one thread at a time."""
-        with self._lock, _reporting_errors(self._path):
+        with self._lock, _reporting_errors(self._path), self._connection:
             self._connection.execute("BEGIN IMMEDIATE")
-            try:
-                yield self._connection
-                self._connection.execute("COMMIT")
-            except BaseException:
-                if self._connection.in_transaction:
-                    self._connection.execute("ROLLBACK")
-                raise
+            yield self._connection
 
 
 @contextmanager
@@ -206,7 +188,7 @@ def _is_empty(connection: sqlite3.Connection) -> bool:
     return connection.execute("SELECT count(*) FROM sqlite_schema").fetchone() == (0,)
 
 
-def _write(connection: sqlite3.Connection, asked: Questionnaire) -> None:
+def _write(connection: sqlite3.Connection, asked: Poll) -> None:
     for statement in filter(str.strip, SCHEMA.split(";")):
         connection.execute(statement)
     notes = {

@@ -25,14 +25,11 @@ from maxmincaps.training.predict import Picture, central
 from maxmincaps.training.responses import responses
 from maxmincaps.training.run import Run
 
-MOST_BYTES = 8 << 20
-"""Of an uploaded file."""
-MOST_PIXELS = 1 << 25
-"""Of a JPEG, which is decoded at a fraction of its size."""
+MOST_BYTES = 8 << 20  # of an uploaded file
+MOST_PIXELS = 1 << 25  # of a JPEG, which is decoded at a fraction of its size
 MOST_DECODED_PIXELS = 12 << 20
 """Of the decoded picture, which is copied a few times, at up to 4 bytes a pixel, before it has the network's size."""
-INK_SHARE = 20 / 28
-"""MNIST's digits are fitted into 20×20 of their 28×28 pixels, and centred by mass."""
+INK_SHARE = 20 / 28  # MNIST's digits are fitted into 20×20 of their 28×28 pixels, and centred by mass
 Shape = tuple[int, int, int]
 
 

@@ -1,9 +1,9 @@
 """The report: one self-contained page, and beside it the files of every figure and table."""
 
+from collections import defaultdict
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from importlib.metadata import version
-from itertools import groupby
 from pathlib import Path
 
 from markupsafe import Markup
@@ -47,21 +47,32 @@ def build(
     data = ReportData(table, studies, polls.read(poll) if poll else None, runs)
     out.mkdir(parents=True, exist_ok=True)
     evidence = evaluate_claims(table)
-    _write_claims(evidence, out)
+    tables.claims(evidence).save(out / "tables")
+    for name, text in (("claims-summary", summarize_verdicts(evidence)), ("verdict-rule", RULE)):
+        write_atomic(out / "tables" / f"{name}.md", f"{text}\n".encode())  # the documentation includes both
     chapters = [(chapter, _items(chapter, data)) for chapter in CHAPTERS]
+    tested: dict[str, list[Evidence]] = defaultdict(list)
+    for one in evidence:
+        if one.verdict is not Verdict.NOT_TESTED:
+            tested[one.claim.study].append(one)
     page = template("page.html.jinja").render(
         evidence=evidence,
-        tested=_by_study([one for one in evidence if one.verdict is not Verdict.NOT_TESTED]),
+        tested=[(STUDIES[name], own[0].finding.runs, own) for name, own in tested.items()],
         untested=[one for one in evidence if one.verdict is Verdict.NOT_TESTED],
         counts=count_verdicts(evidence),
         rule=RULE,
         signs=SIGNS,
         css=CSS_CLASSES,
         chapters=[
-            (chapter, [(item, *_write(item, out)) for item in items if item.has_text]) for chapter, items in chapters
+            (chapter, [(item, *_write(item, out)) for item in items if item.content or item.caption])
+            for chapter, items in chapters
         ],
-        not_run=[item for _, items in chapters for item in items if not item.has_text],
-        coverage=[(study, done) for study in studies.values() if (done := _coverage(study, data))],
+        not_run=[item for _, items in chapters for item in items if not item.content and not item.caption],
+        coverage=[
+            (study, {scale: done for scale, done in coverage(study, table).items() if done[0]})
+            for study in studies.values()
+            if not study.borrows
+        ],
         data=data,
         budgets_in_words=budgets_in_words,
         notes=found.notes,
@@ -71,25 +82,6 @@ def build(
     # A name that is not valid Unicode must not make the page impossible to write.
     write_atomic(out / "index.html", page.encode(errors="backslashreplace"))
     return out / "index.html"
-
-
-def _write_claims(evidence: list[Evidence], out: Path) -> None:
-    """Write the table of claims, the counts of verdicts and the rule, which the documentation includes."""
-    tables.claims(evidence).save(out / "tables")
-    for name, text in (("claims-summary", summarize_verdicts(evidence)), ("verdict-rule", RULE)):
-        write_atomic(out / "tables" / f"{name}.md", f"{text}\n".encode())
-
-
-def _by_study(evidence: list[Evidence]) -> list[tuple[Study, RunTable, list[Evidence]]]:
-    groups = [(name, [*own]) for name, own in groupby(evidence, lambda one: one.claim.study)]
-    return [(STUDIES[name], own[0].finding.runs, own) for name, own in groups]
-
-
-def _coverage(study: Study, data: ReportData) -> dict[str, tuple[int, int]]:
-    """Return runs done and planned of each scale of a study that has been begun."""
-    if study.borrows or not study.scale_names():
-        return {}
-    return {scale: numbers for scale, numbers in coverage(study, data.runs).items() if numbers[0]}
 
 
 def _items(chapter: Chapter, data: ReportData) -> list[PageItem]:

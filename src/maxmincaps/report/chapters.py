@@ -1,17 +1,18 @@
 """The chapters of the page: which figures and tables each shows, and from which runs."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import NamedTuple
 
-from maxmincaps.analysis import traces
 from maxmincaps.analysis.measures import accuracies_by_epoch, inactive_by_epoch, training_accuracies_by_epoch
 from maxmincaps.analysis.runs import RunTable
+from maxmincaps.analysis.traces import Trace, trace
+from maxmincaps.analysis.traces import evolution as histograms
 from maxmincaps.capsules.network import CapsNet
 from maxmincaps.recipe import Recipe
 from maxmincaps.report import curves, run_tables, tables
 from maxmincaps.report import responses as response_figures
 from maxmincaps.report import routing as routing_figures
-from maxmincaps.report.architecture import Shapes, architecture, shapes_of
+from maxmincaps.report.architecture import architecture, parts_of
 from maxmincaps.report.items import PageItem, ReportData, matched_networks, other_seeds, settings_except
 from maxmincaps.report.overlap import overlapping
 from maxmincaps.report.record_chapter import mnist_record
@@ -29,8 +30,7 @@ ROUTING_SETTINGS = ("normalization", "iterations", "low", "high", "start", "logi
 """Settings that may differ between runs in one panel of the polarisation figure."""
 FEWEST_SETTINGS = 3
 """Different routing settings that a panel of the polarisation figure shows at least, of two or more normalizations."""
-MOST_PANELS = 5
-"""Panels of the polarisation figure; with the legend they fill three rows."""
+MOST_PANELS = 5  # panels of the polarisation figure; with the legend they fill three rows
 
 
 class Chapter(NamedTuple):
@@ -43,10 +43,11 @@ class Chapter(NamedTuple):
 
 def network(data: ReportData) -> list[PageItem]:
     """Return figure 1 for each size of network in the figures, or the paper's where there is none."""
-    drawn: dict[Shapes, tuple[str, list[str], CapsNet]] = {}
+    drawn: dict[Hashable, tuple[str, list[str], CapsNet]] = {}
     for dataset, pair in data.networks.items():
         net = unfilled_network(Run(next(iter(pair.values())).folder))
-        _, titles, _ = drawn.setdefault(shapes_of(net), (f"figure-1-{data.file_names[dataset]}", [], net))
+        words = tuple(part[2:] for row in parts_of(net) for part in row)
+        _, titles, _ = drawn.setdefault(words, (f"figure-1-{data.file_names[dataset]}", [], net))
         titles.append(title_of(dataset))
     paper = ("figure-1", ["MNIST", "the paper's sizes"], network_for(Recipe(), (1, 28, 28), 10))
     return [
@@ -66,17 +67,15 @@ def routing(data: ReportData) -> list[PageItem]:
     """Return figures 2 to 4."""
     if not data.networks:
         return [data.not_run("figure-2", "Figures 2 to 4", "evolution")]
-    found = {
-        dataset: {name: traces.trace(run.folder) for name, run in pair.items()}
-        for dataset, pair in data.networks.items()
-    }
+    networks = data.networks.items()
+    found = {dataset: {name: trace(run.folder) for name, run in pair.items()} for dataset, pair in networks}
     items = [_evolution(data, dataset, own) for dataset, own in found.items()]
     figure = routing_figures.rows([(title_of(dataset), own) for dataset, own in found.items()])
     runs = _runs_of_networks(data)
     return [*items, data.item("figure-4", figure, data.look_command("rows", runs), runs)]
 
 
-def _evolution(data: ReportData, dataset: str, found: dict[str, traces.Trace]) -> PageItem:
+def _evolution(data: ReportData, dataset: str, found: dict[str, Trace]) -> PageItem:
     number = 3 if dataset == "cifar10" else 2
     # The first dataset has the paper's number alone, so that documents can rely on the name.
     first = next(name for name in data.networks if (name == "cifar10") == (dataset == "cifar10"))
@@ -84,7 +83,7 @@ def _evolution(data: ReportData, dataset: str, found: dict[str, traces.Trace]) -
     runs = list(data.networks[dataset].values())
     return data.item(
         "evolution",
-        routing_figures.evolution({name: traces.evolution(one) for name, one in found.items()}),
+        routing_figures.evolution({name: histograms(one) for name, one in found.items()}),
         data.look_command("evolution", runs),
         runs,
         name=f"figure-{number}" + ("" if dataset == first else f"-{data.file_names[dataset]}"),
@@ -147,17 +146,16 @@ def _by_epoch(data: ReportData, table_1: RunTable) -> list[PageItem]:
             for dataset, groups in alike.items()
         ]
 
+    def training_and_test(run: RunSummary) -> list[tuple[float, float]]:
+        return list(zip(training_accuracies_by_epoch(run), accuracies_by_epoch(run), strict=True))
+
     label = "accuracy (%)" if any(run.recipe.validation for run in runs) else "test accuracy (%)"
     figures = {
         "training-curves": curves.by_epoch(panels(accuracies_by_epoch), label, skip=2),
-        "test-against-training": curves.against_training(panels(_training_and_test), label, skip=2),
+        "test-against-training": curves.against_training(panels(training_and_test), label, skip=2),
         "inactive-capsules": curves.by_epoch(panels(inactive_by_epoch), "inactive capsules (%)", limits=PERCENT),
     }
     return [data.item(name, figure, data.runs_command, runs) for name, figure in figures.items()]
-
-
-def _training_and_test(run: RunSummary) -> list[tuple[float, float]]:
-    return list(zip(training_accuracies_by_epoch(run), accuracies_by_epoch(run), strict=True))
 
 
 def _polarization(data: ReportData) -> list[PageItem]:
@@ -181,13 +179,13 @@ def _panel_titles(groups: list[RunTable]) -> list[str]:
         recipe = own[0].recipe
         words = (size, pluralize(recipe.epochs, "epoch"), "ReLU" if recipe.relu else "no ReLU")
         titles.append(f"{dataset_title(own, recipe.dataset)}\n{', '.join(words)}")
-    recipes = [own[0].recipe.model_dump(exclude=set(ROUTING_SETTINGS)) for own in groups]
-    apart = []
-    for title, recipe in zip(titles, recipes, strict=True):
-        same = [other for other, its_title in zip(recipes, titles, strict=True) if its_title == title]
+    settings = [own[0].recipe.model_dump(exclude={*ROUTING_SETTINGS}) for own in groups]
+    recipes = list(zip(titles, settings, strict=True))
+    for place, (title, recipe) in enumerate(recipes):
+        same = [other for its_title, other in recipes if its_title == title]
         differing = [name for name in recipe if any(other[name] != recipe[name] for other in same)]
-        apart.append("".join(f", {name} {recipe[name]}" for name in differing))
-    return [title + words for title, words in zip(titles, apart, strict=True)]
+        titles[place] += "".join(f", {name} {recipe[name]}" for name in differing)
+    return titles
 
 
 def all_runs(data: ReportData) -> list[PageItem]:

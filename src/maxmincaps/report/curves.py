@@ -16,14 +16,12 @@ from maxmincaps.training.run import RunSummary
 COLUMNS = 3
 SMALLEST_RANGE = 0.5
 """Percentage points that an axis of accuracies spans at least, so that noise does not look like an effect."""
-OFFSET = 0.12
-"""Horizontal distance between curves, so that equal ones do not hide each other."""
+OFFSET = 0.12  # horizontal distance between curves, so that equal ones do not hide each other
 HEIGHTS = (0, 4, -4, 8, -8, 12, -12, 18, -18, 24, -24)
 """How far above its point a label may stand, in points; the first place that is free is chosen."""
 Curves = Mapping[str, Mapping[float, RunTable]]
 """For each normalization or line, its runs at each place of the horizontal axis."""
-Histories = Mapping[str, Sequence[Sequence[float]]]
-"""For each normalization or line, one number per epoch of each run."""
+Histories = Mapping[str, Sequence[Sequence[float]]]  # for each normalization or line, one number per epoch of each run
 Paths = Mapping[str, Sequence[Sequence[tuple[float, float]]]]
 """For each normalization or line, one point per epoch of each run."""
 
@@ -32,19 +30,16 @@ Paths = Mapping[str, Sequence[Sequence[tuple[float, float]]]]
 def against_iterations(panels: Sequence[tuple[str, Curves, RunTable]], measure: Measure, label: str) -> Figure:
     """Draw a measure against the number of routing iterations; each panel has a title, curves and uniform controls."""
     figure, grid = _grid([title for title, *_ in panels], label, "routing iterations")
+    style = line_style("uniform")
     for axes, (_, curves, controls) in zip(grid.flat, panels, strict=False):
-        values = _draw_curves(axes, curves, measure, OFFSET)
-        level = [*controls.measured(measure).values()]
+        values, level = _draw_curves(axes, curves, measure, OFFSET), [*controls.measured(measure).values()]
         if level and values:
-            style = line_style("uniform")
-            name = f"{style.label} (no routing)"
-            axes.axhline(fmean(level), linestyle=style.line, color=style.colour, label=name)
+            axes.axhline(fmean(level), linestyle=style.line, color=style.colour, label=f"{style.label} (no routing)")
             axes.scatter([0.97] * len(level), level, s=4, color=style.colour, transform=axes.get_yaxis_transform())
         if values:
             axes.set_ylim(_limits([*values, *level]))
             axes.set_xlim(axes.get_xticks()[0] - 0.6, axes.get_xticks()[-1] + 0.6)
-    _shared_legend(grid)
-    return figure
+    return _with_legend(figure, grid)
 
 
 @styled
@@ -59,8 +54,7 @@ def against_bound(panels: Sequence[tuple[str, Curves]], measure: Measure, label:
         values += _draw_curves(axes, curves, measure)
     for axes in grid.flat:
         axes.set_ylim(_limits(values))
-    _shared_legend(grid)
-    return figure
+    return _with_legend(figure, grid)
 
 
 @styled
@@ -129,12 +123,10 @@ def against_polarization(panels: Sequence[tuple[str, RunTable]]) -> Figure:
 
     Where a normalization was run with several numbers of iterations or logit gains, they stand beside the markers.
     """
-    titles = [title for title, _ in panels]
-    across = "polarisation of the coefficients"
+    titles, across = [title for title, _ in panels], "polarisation of the coefficients"
     figure, grid = _grid(titles, "final test error (%)", across, columns=2, height=2.6)
     labels = [_draw_polarization(axes, runs) for axes, (_, runs) in zip(grid.flat, panels, strict=False)]
-    _shared_legend(grid)
-    figure.draw_without_rendering()  # labels are placed in the final layout
+    _with_legend(figure, grid).draw_without_rendering()  # labels are placed in the final layout
     for axes, own in zip(grid.flat, labels, strict=False):
         _label_points(axes, own, figure.dpi)
     return figure
@@ -160,7 +152,7 @@ def _draw_polarization(axes: Axes, runs: RunTable) -> list[tuple[str, np.ndarray
 
 
 def _routing_setting(run: RunSummary) -> str:
-    gain = getattr(run.recipe, "logit_gain", 1)
+    gain = run.recipe.logit_gain
     return f"{run.recipe.iterations}" + (f", gain {gain:g}" if gain != 1 else "")
 
 
@@ -234,21 +226,24 @@ def _limits(values: Iterable[float]) -> tuple[float, float]:
     return low - room, min(high + room, 100.0) if 50 < high < 100 else high + room
 
 
-def _shared_legend(grid: np.ndarray) -> None:
+def _with_legend(figure: Figure, grid: np.ndarray) -> Figure:
     """Draw one legend for all panels, in the first empty cell or in the first panel. A single line needs none."""
-    found = {
-        label: handle for axes in grid.flat for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
-    }
+    drawn = (zip(*axes.get_legend_handles_labels(), strict=True) for axes in grid.flat)
+    found = {label: handle for own in drawn for handle, label in own}
     order = [*(style.label for style in LINE_STYLES.values()), *found]
     named = {label: found[label] for label in sorted(found, key=order.index)}
     empty = [axes for axes in grid.flat if not axes.axison]
     if len(named) > 1:
         axes, place = (empty[0], "center") if empty else (grid.flat[0], "best")
         axes.legend(named.values(), named.keys(), loc=place, handlelength=3.2)
+    return figure
 
 
 def _run_panels(panels: Sequence[tuple[str, Paths]], label: str, across: str, skip: int) -> tuple[Figure, np.ndarray]:
-    titles = [f"{title} (n = {_numbers(lines)})" for title, lines in panels]
+    titles = []
+    for title, lines in panels:
+        counts = sorted({len(runs) for runs in lines.values()} or {0})
+        titles.append(f"{title} (n = {' to '.join(map(str, counts[:1] + counts[1:][-1:]))})")
     figure, grid = _grid(titles, label, across)
     for axes, (_, lines) in zip(grid.flat, panels, strict=False):
         for name, runs in lines.items():
@@ -256,13 +251,7 @@ def _run_panels(panels: Sequence[tuple[str, Paths]], label: str, across: str, sk
         later = [value for runs in lines.values() for run in runs for _, value in run[skip:]]
         if skip and later:
             axes.set_ylim(bottom=min(later) - max(0.05 * (max(later) - min(later)), 0.01))
-    _shared_legend(grid)
-    return figure, grid
-
-
-def _numbers(lines: Mapping[str, Sequence]) -> str:
-    counts = [len(runs) for runs in lines.values()] or [0]
-    return f"{min(counts)} to {max(counts)}" if min(counts) < max(counts) else str(counts[0])
+    return _with_legend(figure, grid), grid
 
 
 def _draw_runs(axes: Axes, name: str, runs: Sequence[Sequence[tuple[float, float]]]) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from shlex import quote
-from typing import Any, NamedTuple
+from typing import Any
 
 from matplotlib.figure import Figure
 
@@ -16,46 +16,27 @@ from maxmincaps.analysis.runs import RunTable, study_runs_by_network
 from maxmincaps.recipe import IDENTITY, Recipe
 from maxmincaps.report.style import footnote
 from maxmincaps.report.table import NOT_PAPER, TEXTS, Table
+from maxmincaps.studies.paper import LENGTHS, TRACE
 from maxmincaps.studies.study import DATASETS, PAPER_SCALE, Study, title_of
 from maxmincaps.studies.table import budgets_in_words, has_papers_network, seeds_among
 from maxmincaps.training.run import RunSummary
 
-IN_THE_PAPER = ("mnist", "cifar10")
-"""The datasets of figures 2 to 6."""
+IN_THE_PAPER = ("mnist", "cifar10")  # the datasets of figures 2 to 6
 COMPARED = ("softmax", "max-min")
-Networks = dict[str, dict[str, RunSummary]]
-"""For each dataset, one run of each normalization."""
+Networks = dict[str, dict[str, RunSummary]]  # for each dataset, one run of each normalization
 
 
 @dataclass(frozen=True)
 class PageItem:
     """A figure or table of the page with its text."""
 
-    name: str
-    """Its files and its anchor are called so."""
+    name: str  # its files and its anchor are called so
     title: str
     caption: str
-    content: Figure | Table | None
-    """None: there are no runs for it, or they cannot be drawn."""
-    command: str = ""
-    """The command that prints the same, or trains what is missing. Empty: there is none."""
+    content: Figure | Table | None  # None if there are no runs for it, or they cannot be drawn
+    command: str = ""  # the command that prints the same, or trains what is missing. Empty: there is none.
     budget: str = ""
-    below_paper: bool = False
-    """Whether a number of the paper stands beside numbers that were made with another budget."""
-
-    @property
-    def has_text(self) -> bool:
-        """Whether the page shows more of it than its name in the list of what was not run."""
-        return self.content is not None or bool(self.caption)
-
-
-class StudyRuns(NamedTuple):
-    """The runs of a study: those of each size of network, all of them, and the command that trains them."""
-
-    study: Study
-    by_network: list[RunTable]
-    every: RunTable
-    command: str
+    below_paper: bool = False  # whether a number of the paper stands beside numbers that were made with another budget
 
 
 @dataclass(frozen=True)
@@ -67,24 +48,20 @@ class ReportData:
     poll: Poll | None = None
     folder: Path = Path("runs")
 
-    def of_study(self, name: str) -> StudyRuns:
-        """Return the runs of a study; the paper's network comes first."""
+    def of_study(self, name: str) -> tuple[Study, list[RunTable], RunTable, str]:
+        """Return a study, its runs by size of network (the paper's first), all of them, and the command for them."""
         study = self.studies[name]
         found = study_runs_by_network(study, self.runs)
         every = RunTable(tuple(run for own in found for run in own), study)
-        return StudyRuns(study, found, every, self.study_command(study, every.scales))
+        return study, found, every, self.study_command(study, every.scales)
 
     @cached_property
     def networks(self) -> Networks:
         """The runs that figures 1 to 6 look into: of the paper's two datasets, else of the first two there are."""
         # A run may have been shared without the files that the figures are drawn from.
-        every = matched_networks(
-            self.runs.filter(lambda run: run.has("trace.safetensors") and run.has("lengths.safetensors"))
-        )
+        every = matched_networks(self.runs.filter(lambda run: run.has(TRACE) and run.has(LENGTHS)))
         found = {name: pair for name, pair in every.items() if len(pair) == 2} or every
-        wanted = [name for name in IN_THE_PAPER if name in found]
-        others = [name for name in found if name not in wanted]
-        return {name: found[name] for name in [*wanted, *others][:2]}
+        return {name: found[name] for name in sorted(found, key=lambda name: name not in IN_THE_PAPER)[:2]}
 
     @cached_property
     def file_names(self) -> dict[str, str]:
@@ -98,18 +75,17 @@ class ReportData:
     @cached_property
     def outside_studies(self) -> RunTable:
         """The runs that belong to no study."""
-        known = self._fingerprints()
+        known = self._fingerprints(*(name for study in self.studies.values() for name in study.scale_names()))
         return self.runs.filter(lambda run: run.fingerprint not in known)
+
+    def _fingerprints(self, *scales: str) -> set[str]:
+        own = ((study, scale) for study in self.studies.values() for scale in study.scale_names() if scale in scales)
+        grids = (study.grid(scale, seeds_among(self.runs)) for study, scale in own)
+        return {recipe.fingerprint() for grid in grids for recipe in grid}
 
     @cached_property
     def _paper_runs(self) -> set[str]:
         return self._fingerprints(PAPER_SCALE)
-
-    def _fingerprints(self, only: str = "") -> set[str]:
-        """Return the fingerprints of every run of the studies, at all scales or at one."""
-        scales = ((study, scale) for study in self.studies.values() for scale in study.scale_names())
-        grids = (study.grid(scale, seeds_among(self.runs)) for study, scale in scales if only in ("", scale))
-        return {recipe.fingerprint() for grid in grids for recipe in grid}
 
     def below_paper(self, runs: Iterable[RunSummary]) -> bool:
         """Return whether any run has another budget than the paper's."""
@@ -121,11 +97,9 @@ class ReportData:
 
     def study_command(self, study: Study, scales: Iterable[str] = ()) -> str:
         """Return the command that trains a study at some scales; by default the cheapest with the paper's network."""
-        names = study.scale_names()
-        cheapest = "small" if "small" in names else names[-1] if names else ""
         return " && ".join(
             f"maxmincaps study run {study.name}" + f" --scale {scale}" * bool(scale) + self._folder(" --out ")
-            for scale in [*dict.fromkeys(scales)] or [cheapest]
+            for scale in [*dict.fromkeys(scales)] or [study.default_scale()]
         )
 
     @property

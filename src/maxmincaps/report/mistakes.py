@@ -1,7 +1,6 @@
 """Figures 9 and A.1 to A.3: misclassified images, and the confusion matrix."""
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 from jaxtyping import UInt8
@@ -11,12 +10,11 @@ from torch import Tensor
 
 from maxmincaps.analysis.responses import confusion as counts_of_confusion
 from maxmincaps.analysis.responses import misclassified as rows_of_mistakes
-from maxmincaps.report.style import FULL_WIDTH, INK, PAPER, line_style, styled
+from maxmincaps.report.style import FULL_WIDTH, INK, LONGEST_NAME, PAPER, line_style, styled
 from maxmincaps.training.responses import Responses
 
 COLUMNS = 10
-MOST_SHOWN = 40
-"""More images than this are counted, not drawn."""
+MOST_SHOWN = 40  # more images than this are counted, not drawn
 
 
 @styled
@@ -24,7 +22,7 @@ def misclassified(found: Responses, images: UInt8[Tensor, "image channel height 
     """Draw misclassified images among all test images; above each its index, the prediction and the true label."""
     wrong = rows_of_mistakes(found)
     shown = wrong[:MOST_SHOWN]
-    between = " " if _are_short(found.classes) else "\n"
+    between = " " if max(map(len, found.classes)) <= LONGEST_NAME else "\n"
     columns = min(COLUMNS, max(len(shown), 5))
     lines = max(1, math.ceil(len(shown) / columns))
     line_height = FULL_WIDTH / columns + 0.12 * (2 + (between == "\n")) if shown else 0.55
@@ -34,7 +32,7 @@ def misclassified(found: Responses, images: UInt8[Tensor, "image channel height 
         axes.set_axis_off()
     for axes, mistake in zip(grid.flat, shown, strict=False):
         prediction, label = found.classes[mistake.prediction], found.classes[mistake.label]
-        axes.imshow(as_pixels(images[mistake.image].numpy()), cmap="gray_r", vmin=0, vmax=255)
+        axes.imshow(images[mistake.image].permute(1, 2, 0).numpy(), cmap="gray_r", vmin=0, vmax=255)
         title = f"#{mistake.image}\n{prediction}{between}(true {label})"
         axes.set_title(title, fontsize=6, linespacing=1.2, pad=2)
     if not shown:
@@ -62,19 +60,10 @@ def confusion(found: Responses, normalization: str = "max-min") -> Figure:
         place = {"ha": "center", "va": "center", "fontsize": 6.5}
         axes.text(prediction, label, str(counts[label, prediction]), color=ink, fontweight=weight, **place)
     places = np.arange(len(classes))
-    axes.set_xticks(places, classes, rotation=0 if _are_short(classes) else 90)
+    axes.set_xticks(places, classes, rotation=0 if max(map(len, classes)) <= LONGEST_NAME else 90)
     axes.set_yticks(places, classes)
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
     axes.set_xlabel("predicted class")
     axes.set_ylabel("true class")
     return figure
-
-
-def as_pixels(image: UInt8[np.ndarray, "channel height width"]) -> np.ndarray:
-    """Return (height, width) for grey images and (height, width, 3) for colour."""
-    return image[0] if len(image) == 1 else image.transpose(1, 2, 0)
-
-
-def _are_short(classes: Sequence[str]) -> bool:
-    return max(map(len, classes)) <= 3

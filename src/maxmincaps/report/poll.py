@@ -3,13 +3,11 @@
 from collections.abc import Sequence
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from maxmincaps.analysis.poll import Poll, Question, Side
 from maxmincaps.analysis.poll_results import PollRow, agreement, paper_rows
 from maxmincaps.analysis.poll_results import table_3 as rows_of_poll
-from maxmincaps.report.mistakes import as_pixels
 from maxmincaps.report.style import FULL_WIDTH, LINE_STYLES, letters, panel_title, styled
 from maxmincaps.report.table import DAGGER, NOT_PAPER, Table
 from maxmincaps.studies.study import title_of
@@ -69,8 +67,19 @@ def human_or_network(examples: Sequence[tuple[str, Question]], classes: Sequence
     """Draw one bar chart per titled question: people beside the mean of the networks, class by class, and the image."""
     figure = Figure(figsize=(FULL_WIDTH * 0.75, 1.75 * len(examples) + 0.3))
     grid = figure.subplots(len(examples), 1, squeeze=False, sharey=True)[:, 0]
+    places, colour = np.arange(len(classes)), LINE_STYLES["max-min"].colour
+    hatched = {"color": PEOPLE, "hatch": "////", "edgecolor": "white"}
     for axes, letter, (title, question) in zip(grid, letters(), examples, strict=False):
-        _pair_of_bars(axes, question, classes)
+        axes.bar(places - 0.2, question.people, width=0.38, label="people", **hatched)
+        axes.bar(places + 0.2, question.network, width=0.38, color=colour, linewidth=0, label="network")
+        axes.set_ylim(0, 1)
+        axes.set_ylabel("share of people,\ncapsule length")
+        axes.set_xticks(places, classes)
+        axes.get_xticklabels()[question.label].set(fontweight="bold")
+        axes.grid(axis="y")
+        inset = axes.inset_axes((1.02, 0.1, 0.2, 0.8))
+        inset.imshow(question.pixels.transpose(1, 2, 0), cmap="gray_r", vmin=0, vmax=255)
+        inset.set_axis_off()
         asked = pluralize(question.answers, "answer")
         panel_title(axes, letter, f"{title} (#{question.image}, true class {classes[question.label]}, {asked})")
     grid[-1].set_xlabel("class")
@@ -78,19 +87,3 @@ def human_or_network(examples: Sequence[tuple[str, Question]], classes: Sequence
     words = ["people", f"network (mean of {pluralize(models, 'model')})"]
     figure.legend(handles, words, loc="outside upper right", ncols=2)
     return figure
-
-
-def _pair_of_bars(axes: Axes, question: Question, classes: Sequence[str]) -> None:
-    places = np.arange(len(classes))
-    axes.bar(places - 0.2, question.people, width=0.38, color=PEOPLE, hatch="////", edgecolor="white", label="people")
-    axes.bar(
-        places + 0.2, question.network, width=0.38, color=LINE_STYLES["max-min"].colour, linewidth=0, label="network"
-    )
-    axes.set_ylim(0, 1)
-    axes.set_ylabel("share of people,\ncapsule length")
-    axes.set_xticks(places, classes)
-    axes.get_xticklabels()[question.label].set(fontweight="bold")
-    axes.grid(axis="y")
-    inset = axes.inset_axes((1.02, 0.1, 0.2, 0.8))
-    inset.imshow(as_pixels(question.pixels), cmap="gray_r", vmin=0, vmax=255)
-    inset.set_axis_off()

@@ -11,6 +11,7 @@ from maxmincaps.report import mistakes, run_tables, tables
 from maxmincaps.report.items import PageItem, ReportData, matched_networks
 from maxmincaps.report.poll import human_or_network, table_3
 from maxmincaps.report.style import line_style
+from maxmincaps.studies.paper import LENGTHS
 from maxmincaps.studies.study import title_of
 from maxmincaps.training.evaluate import images_seen
 from maxmincaps.training.responses import Responses, responses
@@ -55,16 +56,17 @@ def _misclassified(
 
 def _of_one_dataset(data: ReportData) -> list[PageItem]:
     """Return misclassified images, confusion matrix and scores of the first dataset that has class lengths."""
-    able = matched_networks(data.runs.filter(lambda run: run.has("lengths.safetensors")))
-    for dataset, pair in list(able.items())[:1]:
-        found = {name: responses(run.folder) for name, run in pair.items()}
-        name, run = list(pair.items())[-1]
-        command = data.look_command("misclassified", pair.values())
-        words = {"dataset": title_of(dataset), "network": line_style(name).label, "images": len(found[name].labels)}
-        image = _wrong_images(data, "misclassified", found[name], command, [run], paper_number=False, **words)
-        title = f"{title_of(dataset)}, {line_style(name).label}"
-        return [image, *_by_class(data, title, found, command, list(pair.values()))]
-    return []
+    able = matched_networks(data.runs.filter(lambda run: run.has(LENGTHS)))
+    if not able:
+        return []
+    dataset, pair = next(iter(able.items()))
+    found = {name: responses(run.folder) for name, run in pair.items()}
+    name, run = list(pair.items())[-1]
+    title, network = title_of(dataset), line_style(name).label
+    command = data.look_command("misclassified", pair.values())
+    words = {"dataset": title, "network": network, "images": len(found[name].labels)}
+    image = _wrong_images(data, "misclassified", found[name], command, [run], paper_number=False, **words)
+    return [image, *_by_class(data, f"{title}, {network}", found, command, list(pair.values()))]
 
 
 def _by_class(

@@ -26,8 +26,7 @@ from maxmincaps.studies.table import how_many
 from maxmincaps.training.responses import Responses
 from maxmincaps.training.run import RunSummary
 
-COMPARED_LINES = ("Max-Min", "Softmax", "Uniform (control)")
-"""Labels of the lines whose differences are shown."""
+COMPARED_LINES = ("Max-Min", "Softmax", "Uniform (control)")  # labels of the lines whose differences are shown
 
 
 def accuracies_of_lines(study: Study, tables: Tables, name: str) -> Table:
@@ -109,15 +108,17 @@ def points_of_curves(study: Study, tables: Tables, name: str, caption: str, axis
 
 def all_runs(runs: RunTable) -> Table:
     """Return every run of the folder; runs that differ in the seed alone share a row."""
-    groups = runs.by(lambda run: settings_except(run, "seed")).values()
-    rows = []
-    for own in sorted(groups, key=lambda own: _order(own[0])):
-        title, changes = dataset_title(own, own[0].recipe.dataset), _differences(own[0]) or NONE
-        means = (
-            own.mean(measure)
-            for measure in (measures.best_accuracy, measures.final_accuracy, measures.training_accuracy)
+    shown = (measures.best_accuracy, measures.final_accuracy, measures.training_accuracy)
+    groups = runs.by(
+        lambda run: (
+            *(run.recipe.dataset, run.recipe.iterations, run.recipe.normalization),
+            settings_except(run, "seed"),
         )
-        cells = (with_sd(mean, otherwise=missing(own)) for mean in means)
+    )
+    rows = []
+    for _, own in sorted(groups.items()):
+        title, changes = dataset_title(own, own[0].recipe.dataset), _differences(own[0]) or NONE
+        cells = (with_sd(own.mean(measure), otherwise=missing(own)) for measure in shown)
         rows.append((title, name_of(own[0]), changes, *cells, how_many(own), budgets(own)))
     return Table(
         name="all-runs",
@@ -154,15 +155,10 @@ def name_of(run: RunSummary) -> str:
     return f"{line_style(run.recipe.normalization).label}, r = {run.recipe.iterations}"
 
 
-def _order(run: RunSummary) -> tuple[Any, ...]:
-    return run.recipe.dataset, run.recipe.iterations, run.recipe.normalization, settings_except(run, "seed")
-
-
 def _differences(run: RunSummary) -> str:
-    return ", ".join(f"{name} {_short(value)}" for name, value in changed_settings(run).items() if name != "iterations")
+    def short(value: Any) -> str:
+        if isinstance(value, list):
+            return "×".join(map(str, value))
+        return f"{value:g}" if isinstance(value, float) else str(value)
 
-
-def _short(value: Any) -> str:
-    if isinstance(value, list):
-        return "×".join(map(str, value))
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    return ", ".join(f"{name} {short(value)}" for name, value in changed_settings(run).items() if name != "iterations")

@@ -11,8 +11,7 @@ from torch import Tensor
 from maxmincaps.data.images import ImageSet
 from maxmincaps.errors import InputError
 
-SHOWN_PIXELS = 160
-"""Larger images are reduced to this side first: a figure of whole photographs would need gigabytes."""
+SHOWN_PIXELS = 160  # larger images are reduced to this side first: a figure of whole photographs would need gigabytes
 MOST_CLASSES = 200
 
 
@@ -50,8 +49,7 @@ def draw_grid(rows: Sequence[UInt8[Tensor, "image channel height width"]], names
         for column, image in enumerate(row):
             box = ((label + column * cell) / wide, bottom / height, (cell - gap) / wide, (cell - gap) / height)
             axes = figure.add_axes(box)
-            pixels = image.permute(1, 2, 0).squeeze(-1).numpy()
-            axes.imshow(pixels, cmap="gray", vmin=0, vmax=255, interpolation="nearest")
+            axes.imshow(image.permute(1, 2, 0).numpy(), cmap="gray", vmin=0, vmax=255, interpolation="nearest")
             axes.set_axis_off()
     return figure
 

@@ -19,15 +19,12 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-INK = "#24292f"
-"""Text and axes. The page replaces this colour in dark mode."""
-FAINT = "#8b949e"
-"""Grids and notes."""
-PAPER, PRINT = "#ffffff", "#1b1f24"
-"""White and dark text on a coloured background, which are the same in dark mode."""
+INK = "#24292f"  # text and axes. The page replaces this colour in dark mode.
+FAINT = "#8b949e"  # grids and notes
+PAPER, PRINT = "#ffffff", "#1b1f24"  # white and dark text on a coloured background, which are the same in dark mode
 PNG_DPI = 200
-FULL_WIDTH = 7.2
-"""Inches: the width of a page's text."""
+FULL_WIDTH = 7.2  # inches: the width of a page's text
+LONGEST_NAME = 3  # longer names of classes are written slanted or on a line of their own
 
 RULES = rc_params_from_file(Path(__file__).with_name("style.mplstyle"), use_default_template=False)
 """Matplotlib's settings while one of our figures is drawn or written."""
@@ -56,10 +53,7 @@ LINE_STYLES: dict[str, LineStyle] = {
 }
 """Colours that stay apart for colour-blind readers; line and marker tell them apart in grey too."""
 FURTHER_STYLES = (
-    ("#57606a", "-", "d"),
-    ("#8250df", "--", "p"),
-    ("#1a7f37", "-.", "*"),
-    ("#9a6700", ":", "<"),
+    *(("#57606a", "-", "d"), ("#8250df", "--", "p"), ("#1a7f37", "-.", "*"), ("#9a6700", ":", "<")),
     ("#bf3989", "-", ">"),
 )
 """Colour, line and marker for names that are not in `LINE_STYLES`."""
@@ -90,13 +84,12 @@ def styled(draw: Callable[Arguments, Figure]) -> Callable[Arguments, Figure]:
 
 def text_colour_on(background: Any) -> str:
     """Return dark or white, whichever has more contrast with a background."""
-    return max((PAPER, PRINT), key=lambda ink: abs(log10((_luminance(ink) + 0.05) / (_luminance(background) + 0.05))))
 
+    def luminance(colour: Any) -> float:  # relative, as in WCAG 2
+        linear = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in to_rgb(colour))
+        return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True)) + 0.05
 
-def _luminance(colour: Any) -> float:
-    """Return the relative luminance of a colour (WCAG 2)."""
-    linear = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in to_rgb(colour))
-    return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+    return max((PAPER, PRINT), key=lambda ink: abs(log10(luminance(ink) / luminance(background))))
 
 
 def letters() -> Iterator[str]:

@@ -15,11 +15,9 @@ from maxmincaps.analysis.verdicts import ENOUGH
 from maxmincaps.studies.study import title_of
 from maxmincaps.studies.table import budget_in_words, how_many
 
-NOT_RUN, NO_RESULT = "not run", "no result"
-"""Cells without a run, and without a run that ended with a result."""
+NOT_RUN, NO_RESULT = "not run", "no result"  # cells without a run, and without a run that ended with a result
 NONE = "–"
-DAGGER = "†"
-"""Marks numbers that were made with another budget than the paper's."""
+DAGGER = "†"  # marks numbers that were made with another budget than the paper's
 NOT_PAPER = "not the paper's budget"
 TEXTS = tomllib.loads(Path(__file__).with_name("texts.toml").read_text(encoding="utf-8"))
 """Title and caption of each figure and table by name, and notes below tables."""

@@ -33,8 +33,7 @@ from maxmincaps.studies.table import how_many
 from maxmincaps.training.responses import responses
 
 BEST = "best_test_accuracy"
-BUDGET = ("n", "Our budget")
-"""The last two columns of most tables."""
+BUDGET = ("n", "Our budget")  # the last two columns of most tables
 
 
 def table_1(study: Study, tables: Tables, own: Sequence[RunTable] = ()) -> Table:
@@ -54,7 +53,7 @@ def table_1(study: Study, tables: Tables, own: Sequence[RunTable] = ()) -> Table
         caption="Table 1. Test accuracy on the paper's datasets (%).",
         columns=("Dataset", "Normalization", "Paper, best", "Ours, best", "Ours, final", *BUDGET),
         rows=tuple(lines),
-        notes=(*not_run, *_notes(tables, below_paper=_is_below(tables) or bool(own))),
+        notes=(*not_run, *_notes(tables, bool(own))),
     )
 
 
@@ -106,22 +105,24 @@ def table_4(study: Study, tables: Tables) -> Table:
         caption=f"Table 4. Test accuracy of several normalizations on {title_of(dataset)} (%).",
         columns=("Normalization", "Paper, best", "Ours, best", "Ours, final", *BUDGET),
         rows=tuple(line[1:] for line in _lines(study, tables, dataset)),
-        notes=_notes(tables, _is_below(tables)),
+        notes=_notes(tables),
     )
 
 
 def table_2(study: Study, tables: Tables) -> Table:
     """Return Table 2: test errors under the MNIST record recipe, and of the majority vote of three networks."""
-    dataset = study.datasets[0]
+    dataset, shown = study.datasets[0], tables or [RunTable((), study)]
+    budget = ", ".join(f"{budget.epochs} epochs" for budget in study.scales.get(PAPER_SCALE, ()))
     rows: list[tuple[str, ...]] = []
-    for line in study.lines:
-        rows.append(_paper_errors(study, dataset, line.label))
-        for runs in tables or [RunTable((), study)]:
-            rows += _our_errors(runs, dataset, line.label)
-    (paper_vote,) = _reported_errors(study, dataset, "Max-Min", "vote")
-    rows.append(("Max-Min", "vote of 3, the paper's", NONE, NONE, paper_vote, NONE, "3", _paper_budget(study)))
-    for runs in tables or [RunTable((), study)]:
-        rows += _vote_rows(runs, dataset)
+    for line in dict.fromkeys(line.label for line in study.lines):
+        paper = [study.reported(f"{name}_test_error_percent", dataset, line) for name in ("max", "min", "mean", "sd")]
+        n = str(paper[2].n or NONE) if paper[2] else NONE
+        rows.append((line, "the paper's", *(_decimal(value.value if value else None) for value in paper), n, budget))
+        rows += [row for runs in shown for row in _our_errors(runs, dataset, line)]
+    voted = study.reported("vote_test_error_percent", dataset, "Max-Min")
+    middle = (NONE, NONE, _decimal(voted.value if voted else None), NONE)
+    rows.append(("Max-Min", "vote of 3, the paper's", *middle, "3", budget))
+    rows += [row for runs in shown for row in _vote_rows(runs, dataset)]
     shared = any(len(voters(runs)) > len(MODELS) for runs in tables)
     return Table(
         name="table-2",
@@ -129,23 +130,11 @@ def table_2(study: Study, tables: Tables) -> Table:
         columns=("Normalization", "Measure", "Largest", "Smallest", "Mean", "Sd", "n", "Budget"),
         rows=tuple(rows),
         notes=(
-            *_notes(tables, _is_below(tables)),
+            *_notes(tables),
             "A vote is the majority vote of three networks with their final weights; ties are broken by summed length."
             + " Triples share networks, so their standard deviation says little." * shared,
         ),
     )
-
-
-def _paper_errors(study: Study, dataset: str, line: str) -> tuple[str, ...]:
-    mean = study.reported("mean_test_error_percent", dataset, line)
-    n = f"{mean.n}" if mean and mean.n else NONE
-    numbers = _reported_errors(study, dataset, line, "max", "min", "mean", "sd")
-    return line, "the paper's", *numbers, n, _paper_budget(study)
-
-
-def _reported_errors(study: Study, dataset: str, line: str, *names: str) -> list[str]:
-    found = (study.reported(f"{name}_test_error_percent", dataset, line) for name in names)
-    return [_decimal(one.value if one else None) for one in found]
 
 
 def _our_errors(runs: RunTable, dataset: str, line: str) -> Iterable[tuple[str, ...]]:
@@ -190,22 +179,16 @@ def claims(found: Sequence[Evidence]) -> Table:
     )
 
 
-def _notes(tables: Tables, below_paper: bool) -> tuple[str, ...]:
-    marked = (f"{DAGGER} {NOT_PAPER} {MARKED_NOTE}",) * below_paper
+def _notes(tables: Tables, others: bool = False) -> tuple[str, ...]:
+    """Return the notes below a table; `others` says that it shows runs outside of the study too."""
+    below = others or any(_mark(runs, dataset) for runs in tables for dataset in runs.datasets)
+    marked = (f"{DAGGER} {NOT_PAPER} {MARKED_NOTE}",) * below
     regenerated = (REGENERATED_NOTE,) * any(run.regenerated for runs in tables for run in runs)
     return (*marked, *(note for runs in tables for note in runs.notes), BEST_NOTE, SD_NOTE, *regenerated)
 
 
-def _is_below(tables: Tables) -> bool:
-    return any(not runs.at_paper(dataset) for runs in tables for dataset in runs.datasets)
-
-
 def _mark(runs: RunTable, dataset: str) -> str:
     return "" if runs.at_paper(dataset) else DAGGER
-
-
-def _paper_budget(study: Study) -> str:
-    return ", ".join(f"{budget.epochs} epochs" for budget in study.scales.get(PAPER_SCALE, ()))
 
 
 def _reported(value: PaperValue | None) -> str:
@@ -215,8 +198,7 @@ def _reported(value: PaperValue | None) -> str:
 
 
 def _extremes(values: Sequence[float], mark: str, otherwise: str = NOT_RUN) -> tuple[str, ...]:
-    found = interval(values)
-    if found is None:
+    if not (found := interval(values)):
         return (otherwise,) * 4
     numbers = (max(values), min(values), found.mean, found.sd)
     return tuple(_decimal(value) + (mark if value is not None else "") for value in numbers)

@@ -11,11 +11,9 @@ from maxmincaps.studies.study import title_of
 from maxmincaps.studies.table import has_papers_network, how_many, network_in_words
 
 WITH_A_CHAPTER = ("datasets", "mnist-record", "poll", "normalizations", "iterations", "bounds", "overlap")
-"""Studies with tables of their own."""
-PERCENT = (-2.0, 100.0)
-"""Vertical axis of percentages."""
-SEVERAL_RUNS = 2
-"""With fewer runs than this at a point there is a table and no figure."""
+ROUTING = ("normalization", "iterations", "seed")  # settings in which runs and their uniform controls may differ
+PERCENT = (-2.0, 100.0)  # vertical axis of percentages
+SEVERAL_RUNS = 2  # with fewer runs than this at a point there is a table and no figure
 
 
 def iterations(data: ReportData) -> list[PageItem]:
@@ -60,15 +58,11 @@ def _iteration_panels(data: ReportData, found: list[RunTable]) -> list[tuple[str
             here = runs.where(dataset=dataset)
             lines = {str(name): _points(here, label) for label, name in names.items()}
             smaller = "" if has_papers_network(here[0]) else f", {network_in_words(here[0])}"
-            panels.append((dataset_title(here, dataset) + smaller, lines, _controls(data, here)))
+            like = {settings_except(run, *ROUTING) for run in here}
+            uniform = data.runs.where(normalization="uniform")
+            controls = uniform.filter(lambda run, like=like: settings_except(run, *ROUTING) in like)
+            panels.append((dataset_title(here, dataset) + smaller, lines, controls))
     return panels
-
-
-def _controls(data: ReportData, runs: RunTable) -> RunTable:
-    """Return the runs with uniform coefficients that differ from these in routing and seed alone."""
-    apart = ("normalization", "iterations", "seed")
-    budgets = {settings_except(run, *apart) for run in runs}
-    return data.runs.where(normalization="uniform").filter(lambda run: settings_except(run, *apart) in budgets)
 
 
 def _points(runs: RunTable, line: str) -> dict[float, RunTable]:

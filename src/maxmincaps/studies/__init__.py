@@ -14,8 +14,7 @@ STUDIES: dict[str, Study] = {
     )
 }
 """The studies that come with the package, by name."""
-FORMER_NAMES = {"choices": "ablations", "literal": "as-written"}
-"""Names of earlier versions that commands still accept."""
+FORMER_NAMES = {"choices": "ablations", "literal": "as-written"}  # names of earlier versions that commands still accept
 
 
 def find_study(name: str) -> Study:

@@ -1,6 +1,7 @@
 """Estimates of the time that runs take on this machine: from finished runs, else from a few timed steps."""
 
-import time
+import timeit
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from functools import cache
 from statistics import median
@@ -37,15 +38,6 @@ class Speed(NamedTuple):
     testing: float
 
 
-class ImageCounts(NamedTuple):
-    """Shape and numbers of the images of a recipe."""
-
-    shape: tuple[int, int, int]
-    train: int
-    test: int
-    classes: int
-
-
 class Cost(NamedTuple):
     """The estimated seconds of each run, by fingerprint, and which of them are estimated from finished runs."""
 
@@ -61,30 +53,25 @@ def estimate_cost(
     Finished runs of the same workload on this type of processor are used. A network for which there is none is timed
     by `measure` (default: `measure_speed`).
     """
-    finished = _seconds_per_image(rows)
+    finished: dict[Workload, list[float]] = defaultdict(list)  # seconds per training image, evaluation included
+    for row in rows:
+        images = row.recipe.epochs * (row.images.train_images if row.images else 0)
+        if row.complete and row.machine and images and row.result.seconds:
+            machine = (row.machine.processor, row.machine.device, row.machine.threads)
+            finished[*_sizes(row.recipe), *machine].append(row.result.seconds / images)
     speeds: dict[Workload, Speed] = {}
     cost = Cost({}, set())
     for recipe in recipes:
         workload, fingerprint = workload_of(recipe), recipe.fingerprint()
         if workload in finished:
-            cost.seconds[fingerprint] = median(finished[workload]) * recipe.epochs * count_images(recipe).train
+            _, train, *_ = count_images(recipe)
+            cost.seconds[fingerprint] = median(finished[workload]) * recipe.epochs * train
             cost.from_runs.add(fingerprint)
             continue
         if workload not in speeds:
             speeds[workload] = (measure or measure_speed)(recipe)
         cost.seconds[fingerprint] = estimate_seconds(recipe, speeds[workload])
     return cost
-
-
-def _seconds_per_image(rows: Iterable[RunSummary]) -> dict[Workload, list[float]]:
-    """Return the seconds per training image of finished runs, evaluation included, by workload."""
-    found: dict[Workload, list[float]] = {}
-    for row in rows:
-        images = row.recipe.epochs * (row.images.train_images if row.images else 0)
-        if row.complete and row.machine and images and row.result.seconds:
-            machine = (row.machine.processor, row.machine.device, row.machine.threads)
-            found.setdefault((*_sizes(row.recipe), *machine), []).append(row.result.seconds / images)
-    return found
 
 
 def workload_of(recipe: Recipe) -> Workload:
@@ -107,17 +94,15 @@ def _machine(device: torch.device) -> tuple[str, str]:
 
 def estimate_seconds(recipe: Recipe, speed: Speed) -> float:
     """Return the time of a run: training, the evaluation after each epoch, and the final one."""
-    images = count_images(recipe)
-    evaluated = recipe.validation or min(recipe.test_images or images.test, images.test)
-    training = recipe.epochs * images.train / speed.training
+    _, train, test, _ = count_images(recipe)
+    evaluated = recipe.validation or min(recipe.test_images or test, test)
     # The weights of the best epoch are evaluated once more if it was not the whole test set that chose them.
-    final = images.test * (1 if evaluated == images.test and not recipe.validation else 2)
-    final += min(images.train, TRAIN_ACCURACY_IMAGES)
-    return training + (recipe.epochs * evaluated + final) / speed.testing
+    final = test * (1 if evaluated == test and not recipe.validation else 2) + min(train, TRAIN_ACCURACY_IMAGES)
+    return recipe.epochs * train / speed.training + (recipe.epochs * evaluated + final) / speed.testing
 
 
-def count_images(recipe: Recipe) -> ImageCounts:
-    """Return the images of a recipe, without downloading a dataset of the catalogue."""
+def count_images(recipe: Recipe) -> tuple[tuple[int, int, int], int, int, int]:
+    """Return shape, training images, test images and classes; a dataset of the catalogue is not downloaded for it."""
     if recipe.dataset in DATASETS:
         known = DATASETS[recipe.dataset]
         shape, train, test, classes = known.shape, known.train, known.test, known.classes
@@ -128,21 +113,21 @@ def count_images(recipe: Recipe) -> ImageCounts:
     left = train - recipe.validation
     if recipe.overlap:
         shape = (shape[0], shape[1] + 2 * MOST_SHIFT, shape[2] + 2 * MOST_SHIFT)
-    return ImageCounts(shape, min(recipe.train_images or left, left), test, len(classes))
+    return shape, min(recipe.train_images or left, left), test, len(classes)
 
 
 def measure_speed(recipe: Recipe) -> Speed:
     """Time a few training steps and a forward pass, with random pixels."""
-    here, images = processes_for(recipe.with_changes(processes=1)), count_images(recipe)
-    pixels = torch.zeros(1, *images.shape, dtype=torch.uint8)
-    one = ImageSet(pixels, torch.zeros(1, dtype=torch.long), tuple(map(str, range(images.classes))), recipe.dataset)
+    here, (shape, _, _, classes) = processes_for(recipe.with_changes(processes=1)), count_images(recipe)
+    pixels = torch.zeros(1, *shape, dtype=torch.uint8)
+    one = ImageSet(pixels, torch.zeros(1, dtype=torch.long), tuple(map(str, range(classes))), recipe.dataset)
     with threads_of(recipe):
         plain = initial_network(recipe, one)
         learner = Learner(recipe, here, plain, None)
         generator = torch.Generator().manual_seed(0)
         batch = torch.rand(recipe.batch_size, *plain.image_shape, generator=generator).to(here.device)
-        labels = torch.randint(images.classes, (recipe.batch_size,), generator=generator).to(here.device)
-        tested = batch[:1].expand(evaluation_batch_size(images.shape), -1, -1, -1).contiguous()
+        labels = torch.randint(classes, (recipe.batch_size,), generator=generator).to(here.device)
+        tested = batch[:1].expand(evaluation_batch_size(shape), -1, -1, -1).contiguous()
 
         def step() -> None:
             train_step(learner.network, learner.optimizer, batch, labels)
@@ -152,14 +137,6 @@ def measure_speed(recipe: Recipe) -> Speed:
             plain(tested).lengths.sum().item()  # waits until the device has finished, as a training step does
 
         step()  # the first step allocates memory and chooses kernels
-        return Speed(recipe.batch_size / _fastest(step), len(tested) / _fastest(test))
-
-
-def _fastest(task: Callable[[], None]) -> float:
-    """Return the seconds of the fastest of three calls: other work of the machine can only slow them down."""
-    times = []
-    for _ in range(3):
-        before = time.perf_counter()
-        task()
-        times.append(time.perf_counter() - before)
-    return min(times)
+        # The fastest of three: other work of the machine can only slow them down.
+        training, testing = (min(timeit.repeat(task, number=1, repeat=3)) for task in (step, test))
+        return Speed(recipe.batch_size / training, len(tested) / testing)

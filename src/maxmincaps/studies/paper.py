@@ -79,8 +79,7 @@ TABLE_3 = (
     (5937, 5, 0.38, 0.55, 3, 0.60, 0.76),
     (9729, 5, 0.15, 0.48, 6, 0.82, 0.80),
 )
-VOTERS = {"line": ("Max-Min",), "seed": ("0", "1", "2")}
-"""The three networks that vote: models A, B and C of the paper."""
+VOTERS = {"line": ("Max-Min",), "seed": ("0", "1", "2")}  # the three networks that vote: models A, B and C of the paper
 POLL = described("poll", borrows=MNIST_RECORD, borrowed=VOTERS)
 
 TABLE_4 = described(
@@ -134,8 +133,7 @@ _TEN_THOUSAND = {"train_images": 10_000, "epochs": 8}
 """As many images and epochs as Table 4 has at the scale `small`: 39 runs of all images would cost a night."""
 VOTE_SIGMA, VOTE_RATE = 0.02024, 2.5136
 """W's initial sigma and learning rate that the defaults give the paper's MNIST network for Max-Min with q = 1."""
-Q, W_KEPT, START = "upper bound q", "upper bound q, W kept", "start value"
-"""The lines: what is varied."""
+Q, W_KEPT, START = "upper bound q", "upper bound q, W kept", "start value"  # the lines: what is varied
 
 
 def _bound(label: str, value: float) -> dict[str, Any]:

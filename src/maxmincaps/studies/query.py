@@ -11,8 +11,7 @@ from maxmincaps.studies.table import read
 from maxmincaps.training.run import Run, RunSummary
 from maxmincaps.training.schema import EpochMetrics, RunResult
 
-Row = dict[str, Any]
-"""One row for the database, by column."""
+Row = dict[str, Any]  # one row for the database, by column
 _RESULT_COLUMNS = tuple(name for name in RunResult.model_fields if name != "epochs")
 _DATA_COLUMNS = {
     "train_images": "trained_on",

@@ -1,18 +1,6 @@
 """Studies: a table or a figure of the paper, described as the grid of runs that it needs; studies in a user's file.
 
-A study file is Python code that assigns a `Study` to the name `STUDY`:
-
-    # Does a wider first layer help on 4,000 digits?
-    from maxmincaps.studies.study import Budget, Line, Study
-
-    STUDY = Study(
-        name="widths",
-        datasets=("mnist-5k",),
-        lines=tuple(Line(f"{width} kernels", {"conv_channels": width}) for width in (64, 128, 256)),
-        scales={"small": (Budget(epochs=3, seeds=3),)},
-    )
-
-`maxmincaps study run widths.py` trains its runs, `maxmincaps study report widths.py` prints their accuracies.
+A study file is Python code that assigns a `Study` to the name `STUDY`; docs/reproduce.md has an example.
 """
 
 import importlib
@@ -47,10 +35,8 @@ LONG = {
     "background-mnist": "MNIST on photographs (bMNIST)",
 }
 """Names for readers who do not know the short ones yet."""
-PAPER_SCALE = "paper"
-"""The scale with the paper's budget."""
-DEFAULT_SCALE = "small"
-"""The scale that a command uses if none is given and the study has it."""
+PAPER_SCALE = "paper"  # the scale with the paper's budget
+DEFAULT_SCALE = "small"  # the scale that a command uses if none is given and the study has it
 
 WITH_RELU: Mapping[str, Any] = {"relu": True}
 """The paper's text has a ReLU in PrimaryCaps. Studies state it, so that they find their runs if the default changes."""

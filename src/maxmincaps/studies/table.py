@@ -7,14 +7,13 @@ from typing import NamedTuple
 
 from maxmincaps.errors import InputError
 from maxmincaps.recipe import Recipe
-from maxmincaps.studies.study import PAPER_SCALE, Study, title_of
+from maxmincaps.studies.study import Study, title_of
 from maxmincaps.training.run import RunSummary, runs_under
 from maxmincaps.wording import pluralize
 
-_SIZES = ("conv_channels", "conv_kernel", "conv_stride", "primary_kernel", "primary_stride", "padding")
-_SIZES += ("part_pose", "class_pose", "decoder")
-MOST_SEEDS = 100
-"""Larger seeds are a user's own, not further runs of a study."""
+_NAMES = ("conv_channels", "conv_kernel", "conv_stride", "primary_kernel", "primary_stride", "padding")
+_SIZES = {name: getattr(Recipe(), name) for name in (*_NAMES, "part_pose", "class_pose", "decoder")}  # the paper's
+MOST_SEEDS = 100  # larger seeds are a user's own, not further runs of a study
 
 
 class Reading(NamedTuple):
@@ -90,19 +89,6 @@ def shown_rows(study: Study, rows: Sequence[RunSummary]) -> list[RunSummary]:
     return [row for dataset in sorted(chosen, key=order.index) for row in chosen[dataset][1]]
 
 
-def has_papers_budget(study: Study, rows: Sequence[RunSummary]) -> bool:
-    """Return whether runs of `study_rows` are all of their lines at the scale `paper`."""
-    if any(row.scale != PAPER_SCALE for row in rows):
-        return False
-    there = {row.fingerprint for row in rows}
-    lines = {(row.recipe.dataset, row.line, row.value) for row in rows}
-    wanted = study.entries(PAPER_SCALE) if rows else []
-    return not any(
-        (entry.recipe.dataset, entry.line.label, entry.line.value) in lines and entry.recipe.fingerprint() not in there
-        for entry in wanted
-    )
-
-
 def budget_in_words(row: RunSummary) -> str:
     """Return epochs, images and other limits of a run, as they stand beside every number."""
     data = row.data
@@ -145,18 +131,20 @@ def how_many(rows: Sequence[RunSummary]) -> str:
 
 def network_in_words(run: RunSummary) -> str:
     """Return the size of a network that is not the paper's: a quarter of its kernels and capsule types, or another."""
-    types = run.recipe.types or _paper_types(run)
-    quarter = (4 * run.recipe.conv_channels, 4 * types) == (Recipe().conv_channels, _paper_types(run))
+    types, paper = _types(run)
+    quarter = (4 * run.recipe.conv_channels, 4 * types) == (_SIZES["conv_channels"], paper)
     return "quarter-size network" if quarter else "not the paper's network"
 
 
 def has_papers_network(row: RunSummary) -> bool:
     """Return whether the network of a run has the paper's sizes."""
-    paper = Recipe()
+    types, paper_types = _types(row)
     cropped = row.recipe.dataset != "cifar10" or row.recipe.crop in (None, 24)
-    same_types = (row.recipe.types or _paper_types(row)) == _paper_types(row)
-    return cropped and same_types and all(getattr(row.recipe, name) == getattr(paper, name) for name in _SIZES)
+    same = all(getattr(row.recipe, name) == size for name, size in _SIZES.items())
+    return cropped and types == paper_types and same
 
 
-def _paper_types(row: RunSummary) -> int:
-    return 32 if row.data.image_shape[0] == 1 else 64
+def _types(row: RunSummary) -> tuple[int, int]:
+    """Return the capsule types of a run, and those of the paper for such images."""
+    paper = 32 if row.data.image_shape[0] == 1 else 64
+    return row.recipe.types or paper, paper
