@@ -32,8 +32,7 @@ RENAMED = {"average": "ema_decay", "pace": "layer_rates"}
 """Settings that had another name in version 0.1: old name, new name. Files with old names stay readable."""
 FIRST_DEFAULTS = {"relu": True}
 """Settings whose default has changed, with their first default. Fingerprints count against these."""
-REMOVED = ("watch",)
-"""Settings of version 0.1 that have no effect any more. Files that hold them stay readable."""
+REMOVED = ("watch",)  # settings of version 0.1 that have no effect any more. Files that hold them stay readable
 
 
 class Settings(BaseModel):
@@ -321,8 +320,7 @@ IDENTITY = tuple(name for name in Recipe.model_fields if name not in MachineSett
 NAMED = {path.stem: path for path in sorted((Path(__file__).parent / "recipes").glob("*.toml"))}
 """The recipes of the package. Each file states its claim, its cost and its command."""
 
-RENAMED_RECIPES = {"record": "mnist-record"}
-"""Recipes of the package that had another name in version 0.1."""
+RENAMED_RECIPES = {"record": "mnist-record"}  # recipes of the package that had another name in version 0.1
 
 
 def settings_in(path: Path | str) -> dict[str, Any]:

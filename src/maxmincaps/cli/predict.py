@@ -24,8 +24,7 @@ from maxmincaps.training.responses import Responses, evaluate_run, verify_run
 from maxmincaps.training.run import SHIPPED_RUN
 
 Json = Annotated[bool, Parameter(negative="", help="Print JSON instead of tables.")]
-MOST_CLASSES = 30
-"""A confusion matrix of more classes does not fit on a screen."""
+MOST_CLASSES = 30  # a confusion matrix of more classes does not fit on a screen
 
 
 def evaluate(

@@ -133,8 +133,9 @@ def patches(
     spread = REAL["sd"] ** 2
     # Neighbours that correlate by r differ, squared, by 2 (1 − r) times the variance.
     differences = (2 * (1 - REAL[direction]) * spread for direction in ("horizontal", "vertical"))
-    genuine = np.array([[REAL["mean"], spread, *differences]])
-    chances = _chances(_raw_moments(measures), _raw_moments(genuine), count)
+    moments = np.concatenate([measures, [[REAL["mean"], spread, *differences]]])
+    moments[:, 1] += moments[:, 0] ** 2  # mean squares may be averaged over patches, variances may not
+    chances = _chances(moments[:-1], moments[-1:], count)
     # Systematic sampling over candidates in random order: exactly `count` of them, each by its own chance.
     marks = np.floor(np.cumsum(chances) * (count / chances.sum()) + random.uniform())
     taken = np.flatnonzero(np.diff(marks, prepend=0) > 0)
@@ -170,13 +171,6 @@ def _measures(cut: UInt8[ndarray, "patch height width"]) -> Float[ndarray, "patc
     return torch.cat(found).double().numpy()
 
 
-def _raw_moments(measures: Float[ndarray, "patch four"]) -> Float[ndarray, "patch four"]:
-    """Replace variances by mean squares, which may be averaged over patches."""
-    moments = measures.copy()
-    moments[:, 1] += measures[:, 0] ** 2
-    return moments
-
-
 def _chances(moments: ndarray, target: ndarray, count: int) -> Float[ndarray, "patch"]:
     """Return the probability of each candidate under which the expected moments are the target's.
 
@@ -184,8 +178,7 @@ def _chances(moments: ndarray, target: ndarray, count: int) -> Float[ndarray, "p
     """
     scaled = (moments - target) / moments.std(axis=0)
     known = np.concatenate([np.ones((len(scaled), 1)), scaled], axis=1)
-    weights = np.zeros(5)
-    weights[0] = math.log(count / max(1, len(known) - count))
+    weights = np.array([math.log(count / max(1, len(known) - count)), 0, 0, 0, 0])
     wanted = np.array([count, 0, 0, 0, 0], float)
     for _ in range(50):
         chances = 1 / (1 + np.exp(-np.clip(known @ weights, -30, 30)))

@@ -23,14 +23,7 @@ from typing import Any
 from maxmincaps.errors import InputError
 from maxmincaps.files import file_lock, make_directory, read_text, reporting_write_errors, write_atomic
 from maxmincaps.recipe import Recipe
-from maxmincaps.training.schema import (
-    Divergence,
-    Environment,
-    EpochMetrics,
-    RunData,
-    RunFile,
-    RunResult,
-)
+from maxmincaps.training.schema import Divergence, Environment, EpochMetrics, RunData, RunFile, RunResult
 from maxmincaps.wording import percent, pluralize
 
 DIVERGED = "diverged.json"
