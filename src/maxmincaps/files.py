@@ -4,6 +4,7 @@ A write is complete or has not happened, whenever the machine stops. A read take
 a named pipe would block for ever, and a link to a device never ends.
 """
 
+import json
 import lzma
 import os
 import shutil
@@ -11,10 +12,10 @@ import stat
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from filelock import FileLock, Timeout
 
@@ -59,6 +60,21 @@ def read_bytes(path: Path, most_bytes: int = MOST_TEXT_BYTES) -> bytes:
 def read_text(path: Path) -> str:
     """Read a regular UTF-8 file."""
     return read_bytes(path).decode("utf-8")
+
+
+def read_table(path: Path, kind: str = "file", parse: Callable[[str], Any] = json.loads) -> dict[str, Any]:
+    """Read a file that holds one table of settings. Its errors name the file, or the `kind` of file that is missing."""
+    try:
+        table = parse(read_text(path))
+    except FileNotFoundError:
+        raise InputError(f"{path}: there is no such {kind}") from None
+    except InputError:
+        raise
+    except (OSError, ValueError, RecursionError) as error:
+        raise InputError(f"{path}: cannot be read: {error}") from None
+    if not isinstance(table, dict):
+        raise InputError(f"{path}: expected a table of settings, found {type(table).__name__}")
+    return table
 
 
 def read_compressed(path: Path, most: int = 1 << 28) -> bytes:

@@ -26,7 +26,7 @@ from pydantic import (
 )
 
 from maxmincaps.errors import InputError, check_name
-from maxmincaps.files import read_text
+from maxmincaps.files import read_table
 
 RENAMED = {"average": "ema_decay", "pace": "layer_rates"}
 """Settings that had another name in version 0.1: old name, new name. Files with old names stay readable."""
@@ -329,17 +329,7 @@ def settings_in(path: Path | str) -> dict[str, Any]:
     readers = {".json": json.loads, ".toml": tomllib.loads}
     if path.suffix not in readers:
         raise InputError(f"{path}: a recipe is a .json or a .toml file, or one of {', '.join(NAMED)}")
-    try:
-        settings = readers[path.suffix](read_text(path))
-    except FileNotFoundError:
-        raise InputError(f"{path}: there is no such recipe") from None
-    except InputError:
-        raise
-    except (OSError, ValueError, RecursionError) as error:
-        raise InputError(f"{path}: cannot be read as {path.suffix[1:].upper()}: {error}") from None
-    if not isinstance(settings, dict):
-        raise InputError(f"{path}: a recipe is a table of settings, not {type(settings).__name__}")
-    return settings
+    return read_table(path, "recipe", readers[path.suffix])
 
 
 def recipe_from(settings: Any, where: str) -> Recipe:
