@@ -4,6 +4,7 @@ A write is complete or has not happened, whenever the machine stops. A read take
 a named pipe would block for ever, and a link to a device never ends.
 """
 
+import json
 import lzma
 import os
 import shutil
@@ -11,20 +12,18 @@ import stat
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from filelock import FileLock, Timeout
 
 from maxmincaps.errors import InputError
 
-MOST_TEXT_BYTES = 1 << 25
-"""Settings, results and histories are far smaller: a line of a history has about 500 bytes."""
+MOST_TEXT_BYTES = 1 << 25  # settings, results and histories are far smaller: a line of a history has about 500 bytes
 LOCK = ".lock"
-ABANDONED_S = 60
-"""A staging directory without a lock file is being created, unless it is older than this."""
+ABANDONED_S = 60  # a staging directory without a lock file is being created, unless it is older than this
 
 
 def open_regular(path: Path) -> BinaryIO:
@@ -61,6 +60,21 @@ def read_bytes(path: Path, most_bytes: int = MOST_TEXT_BYTES) -> bytes:
 def read_text(path: Path) -> str:
     """Read a regular UTF-8 file."""
     return read_bytes(path).decode("utf-8")
+
+
+def read_table(path: Path, kind: str = "file", parse: Callable[[str], Any] = json.loads) -> dict[str, Any]:
+    """Read a file that holds one table of settings. Its errors name the file, or the `kind` of file that is missing."""
+    try:
+        table = parse(read_text(path))
+    except FileNotFoundError:
+        raise InputError(f"{path}: there is no such {kind}") from None
+    except InputError:
+        raise
+    except (OSError, ValueError, RecursionError) as error:
+        raise InputError(f"{path}: cannot be read: {error}") from None
+    if not isinstance(table, dict):
+        raise InputError(f"{path}: expected a table of settings, found {type(table).__name__}")
+    return table
 
 
 def read_compressed(path: Path, most: int = 1 << 28) -> bytes:
@@ -139,9 +153,9 @@ def file_lock(path: Path, timeout_s: float, refused: InputError) -> Iterator[Non
 
     The lock ends with its process, so a killed process leaves none behind.
     """
-    lock = FileLock(path, timeout=timeout_s)
+    lock = FileLock(path)
     try:
-        lock.acquire()
+        lock.acquire(timeout_s)
     except Timeout:
         raise refused from None
     try:
@@ -159,34 +173,36 @@ def staging_directory(target: Path) -> Iterator[Path]:
     target is removed first.
     """
     remove_abandoned(target)
-    with tempfile.TemporaryDirectory(
-        prefix=_staging_prefix(target), dir=target.parent, ignore_cleanup_errors=True
-    ) as directory:
-        lock = FileLock(Path(directory) / LOCK)
-        lock.acquire()
-        try:
-            yield Path(directory)
-        finally:
-            with suppress(OSError):
-                lock.release()
+    with (
+        tempfile.TemporaryDirectory(
+            prefix=f".{target.name}.new-", dir=target.parent, ignore_cleanup_errors=True
+        ) as directory,
+        file_lock(Path(directory) / LOCK, 0, InputError(f"{directory}: is in use")),
+    ):
+        yield Path(directory)
 
 
-def replace_directory(new: Path, target: Path, staging: Path) -> None:
-    """Move a finished directory to `target`, durably. An old one is put aside in `staging` until the new one is there.
+@contextmanager
+def replacing_directory(target: Path) -> Iterator[Path]:
+    """Yield a new directory, which takes the place of `target` at the end, durably if its files are.
 
-    `remove_abandoned` restores the old one if the process ends between the two renames.
+    An old one is put aside until the new one is there. `remove_abandoned` restores it if the process ends in between.
     """
-    sync_directory(new)
-    if target.exists():
+    with staging_directory(target) as staging:
+        new = staging / "new"
+        new.mkdir()
+        yield new
+        sync_directory(new)
+        if target.exists():
+            sync_directory(target.parent)
+            target.replace(staging / "old")
+        new.replace(target)
         sync_directory(target.parent)
-        target.replace(staging / "old")
-    new.replace(target)
-    sync_directory(target.parent)
 
 
 def remove_abandoned(target: Path) -> None:
     """Remove staging directories whose process has ended; restore `target` if one of them had put it aside."""
-    for staging in [path for path in target.parent.iterdir() if path.name.startswith(_staging_prefix(target))]:
+    for staging in [path for path in target.parent.iterdir() if path.name.startswith(f".{target.name}.new-")]:
         with suppress(OSError):  # another process may be removing it
             if not _is_abandoned(staging):
                 continue
@@ -203,7 +219,3 @@ def _is_abandoned(staging: Path) -> bool:
             return True
     except InputError:
         return False
-
-
-def _staging_prefix(target: Path) -> str:
-    return f".{target.name}.new-"

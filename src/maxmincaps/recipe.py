@@ -26,14 +26,13 @@ from pydantic import (
 )
 
 from maxmincaps.errors import InputError, check_name
-from maxmincaps.files import read_text
+from maxmincaps.files import read_table
 
 RENAMED = {"average": "ema_decay", "pace": "layer_rates"}
 """Settings that had another name in version 0.1: old name, new name. Files with old names stay readable."""
 FIRST_DEFAULTS = {"relu": True}
 """Settings whose default has changed, with their first default. Fingerprints count against these."""
-REMOVED = ("watch",)
-"""Settings of version 0.1 that have no effect any more. Files that hold them stay readable."""
+REMOVED = ("watch",)  # settings of version 0.1 that have no effect any more. Files that hold them stay readable
 
 
 class Settings(BaseModel):
@@ -321,8 +320,7 @@ IDENTITY = tuple(name for name in Recipe.model_fields if name not in MachineSett
 NAMED = {path.stem: path for path in sorted((Path(__file__).parent / "recipes").glob("*.toml"))}
 """The recipes of the package. Each file states its claim, its cost and its command."""
 
-RENAMED_RECIPES = {"record": "mnist-record"}
-"""Recipes of the package that had another name in version 0.1."""
+RENAMED_RECIPES = {"record": "mnist-record"}  # recipes of the package that had another name in version 0.1
 
 
 def settings_in(path: Path | str) -> dict[str, Any]:
@@ -331,17 +329,7 @@ def settings_in(path: Path | str) -> dict[str, Any]:
     readers = {".json": json.loads, ".toml": tomllib.loads}
     if path.suffix not in readers:
         raise InputError(f"{path}: a recipe is a .json or a .toml file, or one of {', '.join(NAMED)}")
-    try:
-        settings = readers[path.suffix](read_text(path))
-    except FileNotFoundError:
-        raise InputError(f"{path}: there is no such recipe") from None
-    except InputError:
-        raise
-    except (OSError, ValueError, RecursionError) as error:
-        raise InputError(f"{path}: cannot be read as {path.suffix[1:].upper()}: {error}") from None
-    if not isinstance(settings, dict):
-        raise InputError(f"{path}: a recipe is a table of settings, not {type(settings).__name__}")
-    return settings
+    return read_table(path, "recipe", readers[path.suffix])
 
 
 def recipe_from(settings: Any, where: str) -> Recipe:

@@ -6,9 +6,9 @@ def percent(share: float | None, digits: int = 2) -> str:
     return "–" if share is None else f"{100 * share:.{digits}f} %"
 
 
-def pluralize(number: int, thing: str) -> str:
-    """Return a number with its noun: 1 epoch, 2 epochs."""
-    return f"{number:,} {thing}{'s' * (number != 1)}"
+def pluralize(number: int, thing: str, plural: str | None = None) -> str:
+    """Return a number with its noun: 1 epoch, 2 epochs; the plural of others than these must be given."""
+    return f"{number:,} {thing if number == 1 else plural or f'{thing}s'}"
 
 
 def duration(seconds: float) -> str:

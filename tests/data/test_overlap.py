@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from torch import Generator
 
 from maxmincaps.data.batches import batches
-from maxmincaps.data.images import ImageSet, overlapping, splits
-from maxmincaps.data.overlap import MOST_SHIFT
+from maxmincaps.data.images import MOST_SHIFT, ImageSet, overlapping, splits
 from maxmincaps.errors import InputError
 from maxmincaps.recipe import Recipe
 

@@ -25,8 +25,7 @@ from maxmincaps.training.processes import has_bf16
 
 TOLERANCE = 1e-3
 """Largest relative difference between fp32 on the device and float64 on the CPU. fp32 on a CPU stays below 1e-4."""
-LEAST_ACCURACY = 0.8
-"""Test accuracy that one epoch of `mnist-5k` must reach. Guessing reaches 0.1."""
+LEAST_ACCURACY = 0.8  # test accuracy that one epoch of `mnist-5k` must reach. Guessing reaches 0.1
 Tensors = dict[str, Tensor | None]
 
 

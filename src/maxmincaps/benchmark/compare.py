@@ -61,32 +61,29 @@ RATIOS = [
 
 
 SMALL = replace(OURS, batch=16)
-GROWTH: dict[str, list[Case]] = {
-    "images of a batch": [replace(OURS, batch=batch) for batch in (1, 8, 32, 128, 512)],
-    "routing iterations": [replace(OURS, batch=32, iterations=count) for count in (1, 3, 5, 10, 20)],
-    "capsule types": [replace(SMALL, types=types) for types in (4, 8, 16, 32, 64)],
-    "classes": [replace(SMALL, classes=classes) for classes in (10, 20, 50, 100)],
-    "side of the image": [replace(SMALL, side=side) for side in (28, 48, 64, 96)],
+GROWTH = {
+    "images of a batch": {batch: replace(OURS, batch=batch) for batch in (1, 8, 32, 128, 512)},
+    "routing iterations": {count: replace(OURS, batch=32, iterations=count) for count in (1, 3, 5, 10, 20)},
+    "capsule types": {types: replace(SMALL, types=types) for types in (4, 8, 16, 32, 64)},
+    "classes": {classes: replace(SMALL, classes=classes) for classes in (10, 20, 50, 100)},
+    "side of the image": {side: replace(SMALL, side=side) for side in (28, 48, 64, 96)},
 }
-"""How the cost of a step grows: for each kind of work, our cases."""
-_FIELDS = dict(zip(GROWTH, ("batch", "iterations", "types", "classes", "side"), strict=True))
+"""How the cost of a step grows: for each kind of work, our cases by their amount of it."""
+MOST_TEXTBOOK_BYTES = 7 * 2**29
 
 
 def grow(*, threads: int, on_case: Callable[[Case], None] = lambda _: None) -> list[dict[str, Any]]:
     """Time every case of `GROWTH`, and the textbook's step of the same work where it fits into memory."""
     rows = []
     for kind, cases in GROWTH.items():
-        for case in cases:
-            row: dict[str, Any] = {"kind": kind, "value": getattr(case, _FIELDS[kind])}
+        for value, case in cases.items():
+            row: dict[str, Any] = {"kind": kind, "value": value}
             for name, contestant in (("ours", case), ("textbook", replace(case, contestant="textbook"))):
                 on_case(contestant)
                 fits = name == "ours" or _textbook_bytes(case) < MOST_TEXTBOOK_BYTES
                 row[name] = _in_own_process(contestant, threads) if fits else None
             rows.append(row)
     return rows
-
-
-MOST_TEXTBOOK_BYTES = 7 * 2**29
 
 
 def _textbook_bytes(case: Case) -> int:

@@ -14,8 +14,7 @@ from rich.text import Text
 from maxmincaps.errors import DivergedError, InputError, is_lack_of_memory, one_line
 from maxmincaps.training.environment import keep_large_blocks
 
-INPUT_ERROR, DIVERGED, INTERRUPTED = 2, 3, 130
-"""Exit codes: wrong input, a training that diverged, Ctrl-C."""
+INPUT_ERROR, DIVERGED, INTERRUPTED = 2, 3, 130  # exit codes: wrong input, a training that diverged, Ctrl-C
 
 SYNONYMS = {
     "--lr": "--learning-rate",
@@ -133,8 +132,7 @@ for _name, _path, _group, _help in _COMMANDS:
 for _child in list(_APPS.values())[1:]:
     app.command(_child)
 
-imported_modules: list[str] = []
-"""What `--import` named in this process. Workers of a study import it too."""
+imported_modules: list[str] = []  # what `--import` named in this process. Workers of a study import it too
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

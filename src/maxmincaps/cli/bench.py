@@ -3,12 +3,13 @@
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from rich.progress import Progress
 
 from maxmincaps.benchmark.check import describe_device, run_checks
 from maxmincaps.benchmark.compare import GROWTH, RATIOS, cases_of, compare, grow, plot, plot_growth
+from maxmincaps.benchmark.worker import Case
 from maxmincaps.cli.terminal import Count, ProgressBar, console, print_table, styled
 from maxmincaps.files import write_atomic
 from maxmincaps.training.environment import keep_large_blocks
@@ -29,55 +30,41 @@ def bench(
         growth: Time how the cost of a step grows instead: with batch, iterations, capsules, classes and image size.
         out: Write all timings and a profile of a step to this .json file, and a plot beside it.
     """
-    if growth:
-        _print_growth(threads, out)
-        return
     ratios = RATIOS[:1] if quick else RATIOS
+    total = 2 * sum(map(len, GROWTH.values())) if growth else rounds * len(cases_of(ratios))
     with Progress(console=console, transient=True) as progress:
-        task = progress.add_task("timing", total=rounds * len(cases_of(ratios)))
-        found = compare(
-            ratios,
-            rounds=rounds,
-            threads=threads,
-            profiles=out is not None,
-            on_case=lambda case: progress.update(task, advance=1, description=f"{case.contestant}, batch {case.batch}"),
-        )
-    rows = [
-        (row["name"], f"{row['median']:.2f}×", f"{row['lowest']:.2f}–{row['highest']:.2f}", row["floor"] or "–")
-        for row in found["ratios"]
-    ]
-    title = f"{found['environment']['processor']}, {threads} threads, {rounds} rounds"
-    print_table(title, ("", "#median", "#range", "#floor"), rows)
-    if not found["environment"]["bf16"]:
-        console.print("bf16 was not timed: this processor has no bfloat16 arithmetic.")
+        task = progress.add_task("timing", total=total)
+
+        def show(case: Case) -> None:
+            progress.update(task, advance=1, description=f"{case.contestant}, batch {case.batch}")
+
+        how: dict[str, Any] = {"threads": threads, "on_case": show}
+        timed = grow(**how) if growth else compare(ratios, rounds=rounds, profiles=out is not None, **how)
+    found = cast(Any, timed)  # rows or a dictionary
+    if growth:
+        columns = ("", "#", "#ours, ms", "#textbook, ms", "#ratio", "#ours, MB")
+        print_table(f"a training step, {threads} threads", columns, map(_growth_cells, found))
+    else:
+        rows = [
+            (row["name"], f"{row['median']:.2f}×", f"{row['lowest']:.2f}–{row['highest']:.2f}", row["floor"] or "–")
+            for row in found["ratios"]
+        ]
+        title = f"{found['environment']['processor']}, {threads} threads, {rounds} rounds"
+        print_table(title, ("", "#median", "#range", "#floor"), rows)
+        if not found["environment"]["bf16"]:
+            console.print("bf16 was not timed: this processor has no bfloat16 arithmetic.")
     if out:
-        _write(out, found)
-        console.print_line(f"timings: {out}, plot: {plot(found, out.with_suffix('.png'))}")
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_text(json.dumps(found, indent=1) + "\n")
+        drawn = (plot_growth if growth else plot)(found, out.with_suffix(".png"))
+        console.print_line(f"timings: {out}, plot: {drawn}")
 
 
-def _print_growth(threads: int, out: Path | None) -> None:
-    """Time the growing cases, print them, and write them if asked."""
-    with Progress(console=console, transient=True) as progress:
-        task = progress.add_task("timing", total=2 * sum(map(len, GROWTH.values())))
-        found = grow(
-            threads=threads, on_case=lambda case: progress.update(task, advance=1, description=case.contestant)
-        )
-    rows = []
-    for row in found:
-        ours, beside = row["ours"], ("–", "–")
-        if textbook := row["textbook"]:
-            beside = (f"{textbook['step_ms']:.0f}", f"{textbook['step_ms'] / ours['step_ms']:.1f}×")
-        rows.append((row["kind"], row["value"], f"{ours['step_ms']:.0f}", *beside, f"{ours['peak_mb']:.0f}"))
-    columns = ("", "#", "#ours, ms", "#textbook, ms", "#ratio", "#ours, MB")
-    print_table(f"a training step, {threads} threads", columns, rows)
-    if out:
-        _write(out, found)
-        console.print_line(f"timings: {out}, plot: {plot_growth(found, out.with_suffix('.png'))}")
-
-
-def _write(path: Path, found: Any) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(found, indent=1) + "\n")
+def _growth_cells(row: dict[str, Any]) -> tuple[Any, ...]:
+    ours, beside = row["ours"], ("–", "–")
+    if textbook := row["textbook"]:
+        beside = (f"{textbook['step_ms']:.0f}", f"{textbook['step_ms'] / ours['step_ms']:.1f}×")
+    return row["kind"], row["value"], f"{ours['step_ms']:.0f}", *beside, f"{ours['peak_mb']:.0f}"
 
 
 def check(*, device: str = "auto", out: Path = Path("maxmincaps-check.json")) -> None:

@@ -115,12 +115,7 @@ def vote(
 
 
 def _print(
-    title: str,
-    rows: Sequence[NamedTuple],
-    classes: Sequence[str],
-    csv: Path | None,
-    *,
-    across: tuple[str, ...] = (),
+    title: str, rows: Sequence[NamedTuple], classes: Sequence[str], csv: Path | None, *, across: tuple[str, ...] = ()
 ) -> None:
     """Print rows as a table, with the names of classes, or write them to a file.
 

@@ -105,11 +105,7 @@ def status(poll: File = DEFAULT) -> None:
 
 
 def _counts(found: polls.Poll) -> str:
-    return f"{pluralize(found.answers, 'answer')} of {_people(found.people)}"
-
-
-def _people(number: int) -> str:
-    return f"{number:,} {'person' if number == 1 else 'people'}"
+    return f"{pluralize(found.answers, 'answer')} of {pluralize(found.people, 'person', 'people')}"
 
 
 def report(poll: File = DEFAULT, *, out: Path | None = None) -> None:
@@ -129,8 +125,9 @@ def report(poll: File = DEFAULT, *, out: Path | None = None) -> None:
         from maxmincaps.report.style import save
 
         save(human_or_network(shown, found.classes, found.models), folder, "figure_10")
-    counts = _people(found.people), pluralize(found.models, "network"), pluralize(len(found.questions), "image")
-    _print_table_3(f"Table 3: {', '.join(counts)} of {found.dataset}", ours, found.classes.__getitem__)
+    people, networks = pluralize(found.people, "person", "people"), pluralize(found.models, "network")
+    images = f"{pluralize(len(found.questions), 'image')} of {found.dataset}"
+    _print_table_3(f"Table 3: {people}, {networks}, {images}", ours, found.classes.__getitem__)
     _print_table_3("The paper's: 120 people, 3 networks, 6 of 17 images", paper, str)
     console.print_line(results.agreement(found))
     console.print_line(f"wrote {folder}")
@@ -157,20 +154,14 @@ def _numbers(images: str | None) -> list[int] | None:
 
 
 def _print_table_3(title: str, rows: Sequence[results.PollRow], name: Callable[[int], str]) -> None:
+    def shares(people: float | None, network: float) -> str:
+        return f"{'–' if people is None else f'{people:.2f}'}/{network:.2f}"
+
     columns = ("#image", "#label", "#people/network", "#prediction", "#people/network", "people agree with")
-    cells = [
-        (
-            row.image,
-            name(row.label),
-            f"{_share(row.people_on_label)}/{row.network_on_label:.2f}",
-            name(row.prediction),
-            f"{_share(row.people_on_prediction)}/{row.network_on_prediction:.2f}",
-            row.people_agree_with,
-        )
-        for row in rows
-    ]
+    cells = []
+    for row in rows:
+        on_label = shares(row.people_on_label, row.network_on_label)
+        on_prediction = shares(row.people_on_prediction, row.network_on_prediction)
+        label, prediction = name(row.label), name(row.prediction)
+        cells.append((row.image, label, on_label, prediction, on_prediction, row.people_agree_with))
     print_table(title, columns, cells)
-
-
-def _share(share: float | None) -> str:
-    return "–" if share is None else f"{share:.2f}"

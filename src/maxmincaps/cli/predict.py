@@ -6,26 +6,15 @@ from typing import Annotated, Any, Literal
 from cyclopts import Parameter
 
 from maxmincaps.analysis.responses import class_scores, confusion
-from maxmincaps.cli.terminal import (
-    Count,
-    RunFolder,
-    Weights,
-    bar,
-    console,
-    percent,
-    print_json,
-    print_table,
-    styled,
-    write_csv,
-)
+from maxmincaps.cli.terminal import Count, RunFolder, Weights, bar, console, print_json, print_table, styled, write_csv
 from maxmincaps.errors import InputError
 from maxmincaps.training.predict import Prediction, Predictor, image_files
 from maxmincaps.training.responses import Responses, evaluate_run, verify_run
 from maxmincaps.training.run import SHIPPED_RUN
+from maxmincaps.wording import percent
 
 Json = Annotated[bool, Parameter(negative="", help="Print JSON instead of tables.")]
-MOST_CLASSES = 30
-"""A confusion matrix of more classes does not fit on a screen."""
+MOST_CLASSES = 30  # a confusion matrix of more classes does not fit on a screen
 
 
 def evaluate(
@@ -47,10 +36,8 @@ def evaluate(
     """
     found = evaluate_run(run, weights, dataset)
     images, accuracy = len(found.labels), 1 - len(found.wrong) / len(found.labels)
-    rows: list[dict[str, Any]] = []
-    for score in class_scores(found):
-        fields = score._asdict()
-        rows.append({"class": found.classes[fields.pop("label")], **fields})
+    scores = [score._asdict() for score in class_scores(found)]
+    rows: list[dict[str, Any]] = [{"class": found.classes[score.pop("label")], **score} for score in scores]
     if csv:
         write_csv(csv, rows)
     if json:
@@ -64,8 +51,8 @@ def evaluate(
         console.print_line(f"{len(rows)} rows in {csv}")
         return
     columns = ("class", "#images", "#precision", "#recall", "#F1")
-    scores = [list(row.values()) for row in rows]
-    print_table("Classes", columns, [(name, count, *map(percent, others)) for name, count, *others in scores])
+    cells = [(name, count, *map(percent, others)) for name, count, *others in (row.values() for row in rows)]
+    print_table("Classes", columns, cells)
     if found.labels.dim() == 1:  # of several classes for each image there is none
         print_confusion(found)
 

@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 
 RunFolder = Annotated[Path, Parameter(help="A run folder.")]
 Weights = Annotated[Literal["best", "last"], Parameter(help="Weights of the best epoch or of the last one.")]
-Count = Annotated[int, Parameter(validator=Number(gte=1))]
-"""An option that takes a number of at least 1."""
+Count = Annotated[int, Parameter(validator=Number(gte=1))]  # an option that takes a number of at least 1
 WIDE = 200
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
@@ -72,27 +71,17 @@ class ProgressBar(Observer):
     def started(self, recipe: Recipe, steps: int, done: int) -> None:
         """Open the bar; it runs in the process that trains."""
         title = self.title or f"{recipe.dataset} · {recipe.normalization}"
-        epochs = pluralize(recipe.epochs, "epoch")
-        if not done:
-            console.print(styled((title, "bold"), f" · {epochs} of {pluralize(steps // recipe.epochs, 'step')}"))
-        else:
-            console.print(styled((title, "bold"), f" · continued at step {done} of {steps}"))
+        length = f"{pluralize(recipe.epochs, 'epoch')} of {pluralize(steps // recipe.epochs, 'step')}"
+        where = f"continued at step {done} of {steps}" if done else length
+        console.print(styled((title, "bold"), f" · {where}"))
         if steps < recipe.warmup:
-            advice = "use more epochs or smaller batches (--epochs, --batch-size)"
-            console.print(
-                f"{pluralize(steps, 'step')}, fewer than the {recipe.warmup} of warm-up: {advice}", style="yellow"
-            )
-        self.progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TextColumn("left"),
-            TimeRemainingColumn(),
-            TextColumn("loss {task.fields[loss]}"),
-            console=console,
-            transient=True,
+            few = f"{pluralize(steps, 'step')}, fewer than the {recipe.warmup} of warm-up"
+            console.print(f"{few}: use more epochs or smaller batches (--epochs, --batch-size)", style="yellow")
+        columns = (
+            *(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()),
+            *(TextColumn("left"), TimeRemainingColumn(), TextColumn("loss {task.fields[loss]}")),
         )
+        self.progress = Progress(*columns, console=console, transient=True)
         self.task = self.progress.add_task("steps", total=steps, completed=done, loss="…")
         self.progress.start()
 

@@ -9,14 +9,7 @@ from cyclopts import Group, Parameter
 
 from maxmincaps.cli.terminal import ProgressBar, console, percent, print_table
 from maxmincaps.errors import InputError
-from maxmincaps.recipe import (
-    DataSettings,
-    MachineSettings,
-    NetworkSettings,
-    TrainingSettings,
-    recipe_from,
-    settings_in,
-)
+from maxmincaps.recipe import DataSettings, MachineSettings, NetworkSettings, TrainingSettings, recipe_from, settings_in
 from maxmincaps.training.fit import fit
 from maxmincaps.training.observer import CombinedObserver, TensorBoard
 from maxmincaps.training.run import Run

@@ -13,8 +13,6 @@ from maxmincaps.data.formats import reading
 from maxmincaps.errors import InputError
 from maxmincaps.files import reporting_write_errors
 
-PIECE = 1 << 20
-
 
 def unpack(archive: Path, wanted: Mapping[str, int], into: Path) -> None:
     """Unpack the wanted members of a zip, wheel, deb or tar.gz archive, and ignore the folders of their names.
@@ -24,8 +22,15 @@ def unpack(archive: Path, wanted: Mapping[str, int], into: Path) -> None:
     with reading(archive, "a complete archive"):
         for name, file in _members(archive):
             published = wanted_name(name, wanted)
-            if published is not None:
-                _copy(file, into / PurePosixPath(name).name, wanted[published], f"{archive}, {name}")
+            if published is None:
+                continue
+            with reading(f"{archive}, {name}", "a complete member"):
+                content = file.read(wanted[published] + 1)
+            if len(content) > wanted[published]:
+                raise InputError(f"{archive}, {name}: expected at most {wanted[published]:,} bytes, found more")
+            target = into / PurePosixPath(name).name
+            with reporting_write_errors(target):
+                target.write_bytes(content)
 
 
 def wanted_name(name: str, wanted: Mapping[str, int]) -> str | None:
@@ -44,8 +49,7 @@ def _members(archive: Path) -> Iterator[tuple[str, IO[bytes]]]:
     else:
         with _open_deb(archive) if archive.suffix == ".deb" else tarfile.open(archive, "r|gz") as members:
             for member in members:
-                file = members.extractfile(member) if member.isreg() else None
-                if file is not None:
+                if member.isreg() and (file := members.extractfile(member)):
                     yield member.name, file
 
 
@@ -62,18 +66,3 @@ def _open_deb(archive: Path) -> Iterator[tarfile.TarFile]:
                 yield members
         finally:
             process.kill()
-
-
-def _copy(file: IO[bytes], target: Path, most: int, where: str) -> None:
-    copied = 0
-    with reporting_write_errors(target), target.open("wb") as out:
-        while piece := _read_piece(file, where):
-            copied += len(piece)
-            if copied > most:
-                raise InputError(f"{where}: expected at most {most:,} bytes, found more")
-            out.write(piece)
-
-
-def _read_piece(file: IO[bytes], where: str) -> bytes:
-    with reading(where, "a complete member"):
-        return file.read(PIECE)

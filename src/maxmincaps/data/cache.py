@@ -12,22 +12,13 @@ from pathlib import Path
 from platformdirs import user_cache_path
 from pydantic import TypeAdapter
 
+from maxmincaps import files as disk
 from maxmincaps.errors import InputError, one_line
-from maxmincaps.files import (
-    file_lock,
-    make_directory,
-    read_bytes,
-    remove_abandoned,
-    replace_directory,
-    reporting_write_errors,
-    staging_directory,
-    write_durably,
-)
 
 MANIFEST = "manifest.json"
 LOCK_TIMEOUT_S = 1800  # another process may be fetching the same dataset over a slow connection
 MOST_FILE_BYTES = 1 << 30
-writing = partial(reporting_write_errors, advice="; choose another folder with --cache or MAXMINCAPS_CACHE")
+writing = partial(disk.reporting_write_errors, advice="; choose another folder with --cache or MAXMINCAPS_CACHE")
 """Report an error of the cache's disk or folder in one line, with the way to choose another one."""
 
 
@@ -66,47 +57,40 @@ def cache_folder(cache: Path | None = None) -> Path:
 def locked(folder: Path) -> Iterator[None]:
     """Lock the dataset `folder` for one process. Others wait and then find the dataset there."""
     with writing(folder):
-        make_directory(folder.parent)
-    message = f"{folder}: another process has been fetching it for {LOCK_TIMEOUT_S // 60} minutes"
-    with writing(folder), file_lock(folder.parent / f".{folder.name}.lock", LOCK_TIMEOUT_S, InputError(message)):
-        remove_abandoned(folder)
-        yield
+        disk.make_directory(folder.parent)
+        message = f"{folder}: another process has been fetching it for {LOCK_TIMEOUT_S // 60} minutes"
+        with disk.file_lock(folder.parent / f".{folder.name}.lock", LOCK_TIMEOUT_S, InputError(message)):
+            disk.remove_abandoned(folder)
+            yield
 
 
 def store(folder: Path, files: Mapping[str, bytes], manifest: Manifest) -> Manifest:
     """Write a dataset's files and its manifest, with their hashes filled in, in place of what `folder` held before."""
     sha256 = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
     whole = replace(manifest, sha256=sha256)
-    with writing(folder), staging_directory(folder) as staging:
-        new = staging / "new"
-        new.mkdir()
+    with writing(folder), disk.replacing_directory(folder) as new:
         for name, content in files.items():
-            write_durably(new / name, content)
-        write_durably(new / MANIFEST, json.dumps(asdict(whole), indent=2).encode())
-        replace_directory(new, folder, staging)
+            disk.write_durably(new / name, content)
+        disk.write_durably(new / MANIFEST, json.dumps(asdict(whole), indent=2).encode())
     return whole
 
 
 def manifest_of(folder: Path) -> Manifest | None:
     """Read the manifest of a dataset's folder, or return None if there is no complete dataset."""
     try:
-        return TypeAdapter(Manifest).validate_json(read_bytes(folder / MANIFEST))
+        return TypeAdapter(Manifest).validate_json(disk.read_bytes(folder / MANIFEST))
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
-        raise InputError(
-            f"{folder / MANIFEST}: cannot be read ({one_line(error)}); delete {folder} and fetch it again"
-        ) from None
+        raise _unreadable(folder / MANIFEST, error) from None
 
 
 def read_verified(path: Path, sha256: str) -> bytes:
     """Read a cached file, and refuse it unless it has the hash with which it was stored."""
     try:
-        content = read_bytes(path, MOST_FILE_BYTES)
+        content = disk.read_bytes(path, MOST_FILE_BYTES)
     except OSError as error:
-        raise InputError(
-            f"{path}: cannot be read ({error.strerror}); delete {path.parent} and fetch it again"
-        ) from None
+        raise _unreadable(path, error) from None
     found = hashlib.sha256(content).hexdigest()
     if found != sha256:
         raise InputError(
@@ -114,3 +98,7 @@ def read_verified(path: Path, sha256: str) -> bytes:
             f"`maxmincaps data get {path.parent.name}` fetches it again"
         )
     return content
+
+
+def _unreadable(path: Path, error: Exception) -> InputError:
+    return InputError(f"{path}: cannot be read ({one_line(error)}); delete {path.parent} and fetch it again")

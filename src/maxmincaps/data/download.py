@@ -24,13 +24,13 @@ PICKLE = "holds pickles, which can run code when read; the binary version, cifar
 Report = Callable[[str], None]
 
 
-def ensure_present(dataset: Dataset, cache: Path, *, seed: int = 0) -> tuple[Path, Manifest]:
-    """Return the dataset's folder and its manifest. Fetch the dataset first if it is not on this machine."""
+def read_split(dataset: Dataset, split: str, cache: Path, seed: int = 0) -> tuple[Pixels, Labels, Manifest]:
+    """Read one split of a dataset, which is fetched first if it is not on this machine."""
     folder = dataset_folder(dataset, cache, seed)
     manifest = manifest_of(folder)
     if manifest is None or _outdated(dataset, manifest):
         manifest = get(dataset.name, cache=cache, seed=seed)
-    return folder, manifest
+    return *arrays(dataset, folder, manifest, split), manifest
 
 
 def dataset_folder(dataset: Dataset, cache: Path, seed: int = 0) -> Path:
@@ -108,9 +108,7 @@ def get(
                 origin, verified = str(used), verified or (bool(used.md5) and all(used.md5.values()))
         procedure = larochelle.PROCEDURES.get(name, 1)
         manifest = Manifest(name, origin, origin == "regenerated", {}, seed, procedure, verified)
-        manifest = store(folder, files, manifest)
-    report(f"{name}: {origin}")
-    return manifest
+        return store(folder, files, manifest)
 
 
 def problems(dataset: Dataset, folder: Path) -> list[str]:
@@ -140,12 +138,12 @@ def _outdated(dataset: Dataset, manifest: Manifest) -> bool:
 def check(cache: Path | None = None) -> dict[str, list[str]]:
     """Verify every dataset in the cache. Return what is wrong with each, by the name of its folder."""
     root = cache_folder(cache)
-    found = {}
-    for dataset in DATASETS.values():
-        for folder in [root / dataset.name, *sorted(root.glob(f"{dataset.name}-seed-*"))]:
-            if folder.exists():
-                found[folder.name] = problems(dataset, folder)
-    return found
+    return {
+        folder.name: problems(dataset, folder)
+        for dataset in DATASETS.values()
+        for folder in [root / dataset.name, *sorted(root.glob(f"{dataset.name}-seed-*"))]
+        if folder.exists()
+    }
 
 
 def _first_fetched(
@@ -206,15 +204,15 @@ def _gather(dataset: Dataset, folder: Path, scratch: Path) -> dict[str, Path]:
         raise InputError(f"{folder}: expected a folder with the files of {dataset.name}, found no folder")
     unpacked = scratch / "unpacked"
     unpacked.mkdir()
-    for path in _files_below(folder):
+    published = list(_files_below(folder))
+    for path in published:
         if any(fnmatch.fnmatch(path.name, pattern) for pattern in dataset.archives):
             archives.unpack(path, wanted, unpacked)
     paths: dict[str, Path] = {}
-    for path in [*_files_below(folder), *_files_below(unpacked)]:
-        name = archives.wanted_name(path.name, wanted)
-        if name is not None:
+    for path in [*published, *_files_below(unpacked)]:
+        if name := archives.wanted_name(path.name, wanted):
             paths.setdefault(name, path)
-    pickle = next((path for path in _files_below(folder) if path.name in dataset.pickles), None)
+    pickle = next((path for path in published if path.name in dataset.pickles), None)
     if pickle and not paths:
         raise InputError(f"{pickle}: {PICKLE}")
     return paths

@@ -14,20 +14,20 @@ from maxmincaps.data.formats import MOST_DECODED_BYTES, open_image
 from maxmincaps.errors import InputError
 
 PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".pgm", ".ppm")
-KINDS = ["BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP"]
-"""Pillow's names of the formats that are read."""
-FAINT = 32
-"""Pixels that differ from the border by less than this, of 255, belong to the background."""
-ROOM = 28 / 20
-"""Side of a square image relative to what it shows: MNIST's digits are fitted into 20 of their 28 pixels."""
-LARGE_BYTES = 1 << 24
-"""Images that take more memory than this are decoded one at a time."""
+KINDS = ["BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP"]  # Pillow's names of the formats that are read
+FAINT = 32  # pixels that differ from the border by less than this, of 255, belong to the background
+ROOM = 28 / 20  # side of a square image relative to what it shows: MNIST's digits are fitted into 20 of their 28 pixels
+LARGE_BYTES = 1 << 24  # images that take more memory than this are decoded one at a time
 _one_large_image = threading.Lock()
+Pixels = UInt8[ndarray, "channel height width"]
 
 
-def read_picture(
-    path: Path, mode: str, height: int, width: int, *, in_proportion: bool = False
-) -> UInt8[ndarray, "channel height width"]:
+def is_picture(path: Path) -> bool:
+    """Return whether a file is an image by its name. Hidden files are none."""
+    return path.suffix.lower() in PICTURES and path.name[0] != "."
+
+
+def read_picture(path: Path, mode: str, height: int, width: int, *, in_proportion: bool = False) -> Pixels:
     """Read one image file in grey ("L") or colour ("RGB"), at a size, stretched or `in_proportion`."""
     with open_image(path, KINDS) as picture:
         if picture.format == "JPEG":
@@ -45,9 +45,7 @@ def read_picture(
                 raise InputError(f"{path}: {error}") from None
 
 
-def as_pixels(
-    picture: Image.Image, mode: str, height: int, width: int, *, in_proportion: bool = False
-) -> UInt8[ndarray, "channel height width"]:
+def as_pixels(picture: Image.Image, mode: str, height: int, width: int, *, in_proportion: bool = False) -> Pixels:
     """Return the pixels of an image. The arguments are those of `read_picture`."""
     flat = flattened(picture).convert(mode)
     if in_proportion and flat.width != flat.height:

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from jaxtyping import Int64, UInt8
 from torch import Generator, Tensor
+from torch.nn import functional
 
 from maxmincaps.data import download, formats, own
 from maxmincaps.data.cache import cache_folder
@@ -20,15 +21,13 @@ from maxmincaps.recipe import DataSettings
 
 Split = Literal["train", "test", "evaluation"]
 """`evaluation` is the test split, or all images of one's own data that has no test split."""
+MOST_SHIFT = 4  # of each of two overlapping images, in pixels each way, on a canvas that has room for it
 LUMA = (0.299, 0.587, 0.114)  # weights of red, green and blue in grey (ITU-R BT.601, as Pillow's "L")
 
 
 @dataclass(frozen=True, eq=False)
 class ImageSet:
-    """Labelled images in memory.
-
-    `images` is uint8 (image, channel, height, width). `labels` is int64 (image,), or (image, label) if images overlap.
-    """
+    """Labelled images in memory. If images overlap, each has several labels."""
 
     images: UInt8[Tensor, "image channel height width"]
     labels: Int64[Tensor, "image *several"]
@@ -125,8 +124,7 @@ def load(
         return replace(overlapping(single, _pair_generator("train" if split == "train" else "test")), name=str(name))
     if str(name) in DATASETS:
         dataset = DATASETS[str(name)]
-        folder, manifest = download.ensure_present(dataset, cache_folder(cache), seed=seed)
-        pixels, labels = download.arrays(dataset, folder, manifest, split)
+        pixels, labels, manifest = download.read_split(dataset, split, cache_folder(cache), seed)
         classes, regenerated = dataset.classes, manifest.regenerated
     elif own.is_own(name):
         pixels, labels, classes = own.read(Path(name), split, image_size=image_size, grey=grey, seed=seed)
@@ -191,11 +189,36 @@ def _pair_generator(split: str) -> Generator:
 
 
 def overlapping(single: ImageSet, generator: Generator) -> ImageSet:
-    """Return as many images, each with one of another class laid over it, and with two labels."""
-    from maxmincaps.data.overlap import clipped_sum, paired  # few trainings need it
+    """Return as many images, each with one of another class laid over it, both shifted, and with two labels.
 
-    objects, labels = paired(single.images.cpu(), single.labels.cpu(), generator)
-    return replace(single, images=clipped_sum(objects), labels=labels, objects=objects)
+    This is MultiMNIST of Sabour et al. (section 6) for any dataset.
+
+    Raises:
+        InputError: If all images are of one class.
+    """
+    images, labels = single.images.cpu(), single.labels.cpu()
+    if len(labels.unique()) < 2:
+        raise InputError("overlap: expected images of two or more classes, found one class")
+    partners = torch.randint(len(labels), labels.shape, generator=generator)
+    while len(same := (labels[partners] == labels).nonzero().flatten()):
+        partners[same] = torch.randint(len(labels), same.shape, generator=generator)
+    pairs = torch.stack([torch.arange(len(labels)), partners], dim=1)
+    shifts = torch.randint(2 * MOST_SHIFT + 1, (len(labels), 2, 2), generator=generator)
+    objects = torch.stack([_shifted(images[pairs[:, each]], shifts[:, each]) for each in range(2)], dim=1)
+    summed = objects.sum(dim=1, dtype=torch.int16).clamp(max=255).to(torch.uint8)
+    return replace(single, images=summed, labels=labels[pairs], objects=objects)
+
+
+def _shifted(images: Tensor, shifts: Int64[Tensor, "image 2"]) -> UInt8[Tensor, "image channel height2 width2"]:
+    """Move each image down and to the right by its shift, on a canvas larger by twice the largest shift."""
+    _, channels, height, width = images.shape
+    canvas = functional.pad(images, (0, 2 * MOST_SHIFT, 0, 2 * MOST_SHIFT))
+    rows, columns = (
+        (torch.arange(size + 2 * MOST_SHIFT) - shift[:, None]) % (size + 2 * MOST_SHIFT)
+        for size, shift in zip((height, width), shifts.T, strict=True)
+    )
+    canvas = canvas.gather(2, rows[:, None, :, None].expand(-1, channels, -1, canvas.shape[3]))
+    return canvas.gather(3, columns[:, None, None, :].expand(-1, channels, canvas.shape[2], -1))
 
 
 def fixed_subset(images: ImageSet, count: int) -> ImageSet:
@@ -211,7 +234,7 @@ def resized(images: ImageSet, size: int | None) -> ImageSet:
     if size is None or (images.height, images.width) == (size, size):
         return images
     formats.check_size(f"{images.name} at {size}×{size}", (len(images), images.channels, size, size))
-    sized = torch.nn.functional.interpolate(images.images, (size, size), mode="bilinear", antialias=True)
+    sized = functional.interpolate(images.images, (size, size), mode="bilinear", antialias=True)
     return replace(images, images=sized)
 
 

@@ -38,6 +38,9 @@ CANDIDATES = 350_000
 REDUCTIONS = (2, 3, 4)
 
 SKIMAGE = "astronaut brick camera chelsea coffee coins grass gravel hubble_deep_field motorcycle_left rocket"
+Digits = UInt8[Tensor, "image height width"]
+Photograph = UInt8[ndarray, "height width"]
+Patches = UInt8[ndarray, "patch height width"]
 PHOTOGRAPHS = {"skimage": ("data", SKIMAGE), "sklearn": ("datasets/images", "china flower")}
 
 
@@ -63,17 +66,13 @@ def make(
     return idx_files((made[:TRAIN], answers[:TRAIN]), (made[TRAIN:], answers[TRAIN:]))
 
 
-def rotated(
-    digits: UInt8[Tensor, "image height width"], radians: Float[Tensor, "image"]
-) -> UInt8[Tensor, "image height width"]:
+def rotated(digits: Digits, radians: Float[Tensor, "image"]) -> Digits:
     """Rotate each digit about its centre. Each pixel is the Gaussian mean of the 4×4 pixels around its origin.
 
     Computed in double precision: in single precision, processors disagree in one pixel of a few 100,000.
     """
     count, height, width = digits.shape
-    down, right = torch.meshgrid(
-        torch.arange(height) - (height - 1) / 2, torch.arange(width) - (width - 1) / 2, indexing="ij"
-    )
+    down, right = torch.meshgrid(*(torch.arange(side) - (side - 1) / 2 for side in (height, width)), indexing="ij")
     cosine, sine = (part.double()[:, None, None] for part in (torch.cos(radians), torch.sin(radians)))
     rows, row_weights = _neighbours((cosine * down - sine * right).flatten(1) + (height - 1) / 2, height)
     columns, column_weights = _neighbours((sine * down + cosine * right).flatten(1) + (width - 1) / 2, width)
@@ -98,7 +97,7 @@ def _neighbours(origin: Float[Tensor, "image place"], size: int) -> tuple[list[T
     return [place.clamp(-4, size + 3).long() for place in places], [weight / total for weight in weights]
 
 
-def read_photographs(folder: Path | None = None) -> list[UInt8[ndarray, "height width"]]:
+def read_photographs(folder: Path | None = None) -> list[Photograph]:
     """Read photographs in grey: those of a folder, or the sample photographs of scikit-image and scikit-learn."""
     if folder is None:
         paths = []
@@ -119,9 +118,7 @@ def read_photographs(folder: Path | None = None) -> list[UInt8[ndarray, "height 
     return photographs
 
 
-def patches(
-    photographs: list[UInt8[ndarray, "height width"]], count: int, random: np.random.RandomState
-) -> UInt8[ndarray, "patch height width"]:
+def patches(photographs: list[Photograph], count: int, random: np.random.RandomState) -> Patches:
     """Choose patches from random places, with the statistics of the genuine backgrounds.
 
     Among all choices with the genuine mean, variance and squared differences of neighbours, this one has the greatest
@@ -133,8 +130,9 @@ def patches(
     spread = REAL["sd"] ** 2
     # Neighbours that correlate by r differ, squared, by 2 (1 − r) times the variance.
     differences = (2 * (1 - REAL[direction]) * spread for direction in ("horizontal", "vertical"))
-    genuine = np.array([[REAL["mean"], spread, *differences]])
-    chances = _chances(_raw_moments(measures), _raw_moments(genuine), count)
+    moments = np.concatenate([measures, [[REAL["mean"], spread, *differences]]])
+    moments[:, 1] += moments[:, 0] ** 2  # mean squares may be averaged over patches, variances may not
+    chances = _chances(moments[:-1], moments[-1:], count)
     # Systematic sampling over candidates in random order: exactly `count` of them, each by its own chance.
     marks = np.floor(np.cumsum(chances) * (count / chances.sum()) + random.uniform())
     taken = np.flatnonzero(np.diff(marks, prepend=0) > 0)
@@ -160,7 +158,7 @@ def _candidates(photographs: list[ndarray], count: int, random: np.random.Random
     return np.concatenate(cut)[order], np.concatenate(measures)[order]
 
 
-def _measures(cut: UInt8[ndarray, "patch height width"]) -> Float[ndarray, "patch four"]:
+def _measures(cut: Patches) -> Float[ndarray, "patch four"]:
     """Return mean, variance, and mean squared difference of horizontal and of vertical neighbours of each patch."""
     found = []
     for some in torch.from_numpy(cut).split(4 * CHUNK):
@@ -170,13 +168,6 @@ def _measures(cut: UInt8[ndarray, "patch height width"]) -> Float[ndarray, "patc
     return torch.cat(found).double().numpy()
 
 
-def _raw_moments(measures: Float[ndarray, "patch four"]) -> Float[ndarray, "patch four"]:
-    """Replace variances by mean squares, which may be averaged over patches."""
-    moments = measures.copy()
-    moments[:, 1] += measures[:, 0] ** 2
-    return moments
-
-
 def _chances(moments: ndarray, target: ndarray, count: int) -> Float[ndarray, "patch"]:
     """Return the probability of each candidate under which the expected moments are the target's.
 
@@ -184,8 +175,7 @@ def _chances(moments: ndarray, target: ndarray, count: int) -> Float[ndarray, "p
     """
     scaled = (moments - target) / moments.std(axis=0)
     known = np.concatenate([np.ones((len(scaled), 1)), scaled], axis=1)
-    weights = np.zeros(5)
-    weights[0] = math.log(count / max(1, len(known) - count))
+    weights = np.array([math.log(count / max(1, len(known) - count)), 0, 0, 0, 0])
     wanted = np.array([count, 0, 0, 0, 0], float)
     for _ in range(50):
         chances = 1 / (1 + np.exp(-np.clip(known @ weights, -30, 30)))

@@ -20,7 +20,7 @@ from numpy import ndarray
 from PIL import ImageOps
 
 from maxmincaps.data.formats import Labels, Pixels, check_size, open_image, reading
-from maxmincaps.data.image_files import KINDS, PICTURES, read_picture
+from maxmincaps.data.image_files import KINDS, PICTURES, is_picture, read_picture
 from maxmincaps.errors import InputError
 from maxmincaps.files import open_regular
 
@@ -71,17 +71,15 @@ def _chosen(
     labels: Labels, split: str, seed: int, where: Path, classes: tuple[str, ...], *, has_test: bool
 ) -> Int64[ndarray, "chosen"]:
     """Return indices: all images if there is a test split, else a seeded fifth of each class or the other images."""
-    if has_test or split == "evaluation":
-        every = np.arange(len(labels))
-    else:
+    every = np.arange(len(labels))
+    if not has_test and split != "evaluation":
         order = np.random.RandomState(seed).permutation(len(labels))
         parts = []
         for label, name in enumerate(classes):
             members = order[labels[order] == label]
             if len(members) < 2:
-                raise InputError(
-                    f"{where}: expected 2 images or more of class {name!r} to divide, found {len(members)}"
-                )
+                found = len(members)
+                raise InputError(f"{where}: expected 2 images or more of class {name!r} to divide, found {found}")
             test = max(1, len(members) // TEST_SHARE)
             parts.append(members[:test] if split == "test" else members[test:])
         every = np.sort(np.concatenate(parts))
@@ -123,8 +121,7 @@ def _subfolders(root: Path) -> tuple[str, ...]:
 
 
 def _class_folders(root: Path, least: int) -> tuple[str, ...]:
-    classes = _subfolders(root)
-    for name in classes:
+    for name in (classes := _subfolders(root)):
         if name.encode(errors="replace").decode() != name:
             shown = os.fsencode(name).decode("utf-8", "backslashreplace")
             raise InputError(f"{root}: expected folders whose names are UTF-8, found {shown!r}; rename it")
@@ -134,14 +131,12 @@ def _class_folders(root: Path, least: int) -> tuple[str, ...]:
 
 
 def _pictures_in(root: Path, folders: tuple[str, ...], classes: tuple[str, ...]) -> tuple[list[Path], Labels]:
-    files: list[Path] = []
-    labels: list[int] = []
+    files, labels = [], []
     for name in folders:
         if name not in classes:
             raise InputError(f"{root / name}: expected one of the training classes {', '.join(classes)}")
         # Systems leave hidden files beside images, such as the `._` files of macOS.
-        pictures = (file for file in (root / name).iterdir() if file.suffix.lower() in PICTURES and file.name[0] != ".")
-        found = sorted(file for file in pictures if file.is_file())
+        found = sorted(file for file in (root / name).iterdir() if is_picture(file) and file.is_file())
         if not found:
             raise InputError(f"{root / name}: expected images ({', '.join(PICTURES)}), found none")
         files += found
@@ -177,8 +172,7 @@ class _Array(NamedTuple):
         version = np.lib.format.read_magic(file)
         if version not in ((1, 0), (2, 0)):
             raise InputError(f"{self.where}: expected version 1.0 or 2.0 of the .npy format, found {version}")
-        first = version == (1, 0)
-        parse = np.lib.format.read_array_header_1_0 if first else np.lib.format.read_array_header_2_0
+        parse = {1: np.lib.format.read_array_header_1_0, 2: np.lib.format.read_array_header_2_0}[version[0]]
         shape, fortran, dtype = parse(file)
         if dtype.hasobject or dtype.kind not in "buifU":
             raise InputError(f"{self.where}: expected numbers or names, found {dtype}")
@@ -227,8 +221,7 @@ def _labels(array: _Array) -> Labels:
 
 def _classes(arrays: Mapping[str, _Array], labels: Labels, where: Path) -> tuple[str, ...]:
     """Return the names of the classes: those in `classes`, or 0, 1, 2, …. Each must have a training image."""
-    largest = int(labels.max())
-    if largest >= len(labels):
+    if (largest := int(labels.max())) >= len(labels):
         raise InputError(f"{where}: expected labels below the number of images, {len(labels)}, found {largest}")
     names = tuple(map(str, range(largest + 1)))
     if "classes" in arrays:
@@ -238,10 +231,8 @@ def _classes(arrays: Mapping[str, _Array], labels: Labels, where: Path) -> tuple
         names = tuple(map(str, named))
     if len(names) < 2:
         raise InputError(f"{where}: expected 2 classes or more, found {len(names)}")
-    used = set(labels.tolist())
-    empty = [name for label, name in enumerate(names) if label not in used]
-    if empty:
-        raise InputError(f"{where}: expected images of every class, found none of {empty[0]!r}")
+    if len(empty := np.setdiff1d(range(len(names)), labels)):
+        raise InputError(f"{where}: expected images of every class, found none of {names[empty[0]]!r}")
     return names
 
 

@@ -16,7 +16,7 @@ from maxmincaps.data.augment import for_testing
 from maxmincaps.data.catalog import DATASETS
 from maxmincaps.errors import InputError, one_line
 from maxmincaps.export.hub import CONFIG, model_card
-from maxmincaps.files import make_directory, replace_directory, reporting_write_errors, staging_directory
+from maxmincaps.files import make_directory, replacing_directory, reporting_write_errors
 from maxmincaps.recipe import Recipe
 from maxmincaps.training.checkpoint import load_network, load_tensors, save_tensors
 from maxmincaps.training.evaluate import accuracy, class_lengths, images_seen
@@ -48,10 +48,7 @@ class SmallRun(NamedTuple):
 
 
 def save_small_run(
-    folder: Path | str,
-    out: Path | str,
-    weights: Literal["best", "last"] = "best",
-    dataset: Path | str | None = None,
+    folder: Path | str, out: Path | str, weights: Literal["best", "last"] = "best", dataset: Path | str | None = None
 ) -> SmallRun:
     """Write a copy that `predict`, `app` and `load_network` take as any other run, and measure it on the test set.
 
@@ -102,9 +99,7 @@ def new_directory(out: Path | str) -> Iterator[Path]:
         raise InputError(f"{out}: is not an empty folder; choose another")
     with reporting_write_errors(out):
         make_directory(out.parent)
-        with staging_directory(out) as staging:
-            new = staging / "new"
-            new.mkdir()
+        with replacing_directory(out) as new:
             try:
                 yield new
             except SafetensorError as error:  # the library's word for a full disk
@@ -116,7 +111,6 @@ def new_directory(out: Path | str) -> Iterator[Path]:
                     os.fsync(written.fileno())
             if out.exists():
                 out.rmdir()
-            replace_directory(new, out, staging)
 
 
 def card_facts(folder: Path | str, weights: Literal["best", "last"] = "best") -> dict[str, Any]:

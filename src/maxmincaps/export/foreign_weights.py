@@ -26,8 +26,7 @@ from maxmincaps.capsules.shapes import Images, Parts
 from maxmincaps.errors import InputError, check_name, one_line
 
 LAYOUTS = ("types", "parts", "flat")
-Pair = tuple[Tensor, Tensor]
-"""Weight and bias of one layer."""
+Pair = tuple[Tensor, Tensor]  # weight and bias of one layer
 
 
 class FlatCapsules(PrimaryCapsules):

@@ -21,7 +21,7 @@ from safetensors.torch import load_file, save_file
 from maxmincaps.capsules.multipliers import fold_multipliers
 from maxmincaps.capsules.network import CapsNet
 from maxmincaps.errors import InputError, one_line
-from maxmincaps.files import check_regular, read_text
+from maxmincaps.files import check_regular, read_table
 from maxmincaps.recipe import NetworkSettings, in_words
 from maxmincaps.training.checkpoint import check_finite
 
@@ -100,7 +100,8 @@ def load(name: str | Path, *, map_location: str = "cpu", where: Mapping[str, Any
         InputError: If config.json or the weights cannot be read, or do not fit together.
     """
     config, weights = _files(name, where)
-    network = _unfilled({**_read_config(config), **settings}, config)
+    stored = {name: setting for name, setting in read_table(config).items() if name not in DESCRIPTIONS}
+    network = _unfilled({**stored, **settings}, config)
     try:
         check_regular(weights)
         network.load_state_dict(load_file(weights, device=map_location), assign=True)
@@ -146,18 +147,6 @@ def _files(name: str | Path, where: Mapping[str, Any]) -> list[Path]:
     except Exception:  # of the library below, which differs by version
         where = {**where, "local_files_only": True}  # otherwise it would retry for half a minute
     return [Path(hf_hub_download(str(name), file, **where)) for file in (CONFIG, WEIGHTS)]
-
-
-def _read_config(path: Path) -> dict[str, Any]:
-    try:
-        config = json.loads(read_text(path))
-    except FileNotFoundError:
-        raise InputError(f"{path}: there is no such file") from None
-    except (OSError, ValueError, RecursionError) as error:
-        raise InputError(f"{path}: its config.json cannot be read: {one_line(error)}") from None
-    if not isinstance(config, dict):
-        raise InputError(f"{path}: expected a table of settings in config.json, found {type(config).__name__}")
-    return {name: setting for name, setting in config.items() if name not in DESCRIPTIONS}
 
 
 def _unfilled(settings: dict[str, Any], path: Path) -> CapsNet:

@@ -31,8 +31,8 @@ OUTPUTS = ("lengths", "poses", "reconstruction")
 WELL_CONDITIONED_RANGE = 0.01
 """Couplings of a child whose logits have a smaller range are compared less strictly: see `coupling_tolerances`."""
 CHECKED_IMAGES = 100
-Written = tuple[bytes, Callable[[Tensor], tuple[Tensor, ...]]]
-"""The bytes of an exported file, and a function that runs them."""
+RunFile = Callable[[Tensor], tuple[Tensor, ...]]
+Written = tuple[bytes, RunFile]  # the bytes of an exported file, and a function that runs them
 
 
 class ExportedNetwork(nn.Module):
@@ -167,11 +167,7 @@ def export_run(
 
 @torch.no_grad()
 def _differences(
-    run_file: Callable[[Tensor], tuple[Tensor, ...]],
-    network: ExportedNetwork,
-    images: Images,
-    tolerance: float,
-    path: Path,
+    run_file: RunFile, network: ExportedNetwork, images: Images, tolerance: float, path: Path
 ) -> dict[str, float]:
     """Return the largest difference of each output to torch's; refuse those above the tolerance, and NaN."""
     largest = {}

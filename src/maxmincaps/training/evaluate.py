@@ -23,6 +23,7 @@ from maxmincaps.training.schema import RunData
 MAX_IMAGES = 500
 MAX_PIXELS = MAX_IMAGES * 32 * 32
 Prepare = Callable[[Images], Images]
+Lengths = Float[Tensor, "image parent"]
 
 
 def images_seen(run: Run, dataset: Path | str | None = None, recipe: Recipe | None = None) -> Splits:
@@ -59,16 +60,14 @@ def _dataset_path(recipe: Recipe, run: Run, data: RunData | None) -> str:
     return recipe.dataset
 
 
-def class_lengths(
-    network: nn.Module, images: ImageSet, prepare: Prepare | None = None
-) -> Float[Tensor, "image parent"]:
+def class_lengths(network: nn.Module, images: ImageSet, prepare: Prepare | None = None) -> Lengths:
     """Return the class lengths of all images, in their order. `prepare` is applied to pixels in 0…1."""
     device = next(network.parameters()).device
     batches = ordered(images, evaluation_batch_size(images.images.shape), device, prepare)
     return lengths_of_batches(network, (batch.images for batch in batches))
 
 
-def lengths_of_batches(network: nn.Module, batches: Iterable[Images]) -> Float[Tensor, "image parent"]:
+def lengths_of_batches(network: nn.Module, batches: Iterable[Images]) -> Lengths:
     """Return the class lengths of prepared images on the CPU. The network's training mode is restored afterwards."""
     was_training = network.training
     network.eval()
@@ -84,7 +83,7 @@ def evaluation_batch_size(shape: Sequence[int]) -> int:
     return max(1, min(MAX_IMAGES, MAX_PIXELS // (height * width)))
 
 
-def accuracy(lengths: Float[Tensor, "image parent"], labels: Int64[Tensor, "image *several"]) -> float:
+def accuracy(lengths: Lengths, labels: Int64[Tensor, "image *several"]) -> float:
     """Return the fraction of images whose longest class capsules are exactly the true classes."""
     return hits(lengths, labels).double().mean().item()
 

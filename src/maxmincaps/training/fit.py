@@ -18,14 +18,7 @@ from maxmincaps.training.environment import environment
 from maxmincaps.training.evaluate import images_seen
 from maxmincaps.training.observer import SILENT, Observer
 from maxmincaps.training.prepare import check_recipe, plan_training, threads_of
-from maxmincaps.training.processes import (
-    Processes,
-    StopRequest,
-    launch,
-    precision_on,
-    processes_for,
-    stop_requests,
-)
+from maxmincaps.training.processes import Processes, StopRequest, launch, precision_on, processes_for, stop_requests
 from maxmincaps.training.run import DIVERGED, Run
 from maxmincaps.training.schema import Divergence
 from maxmincaps.training.trainer import Trainer, begin_run, conclude, end_epoch

@@ -90,11 +90,7 @@ def _call_each(name: str) -> Callable[..., None]:
 
 
 class CombinedObserver(Observer):
-    """Passes every call on to several observers.
-
-    Args:
-        observers: Called in this order.
-    """
+    """Passes every call on to several observers, in their order."""
 
     def __init__(self, *observers: Observer) -> None:
         self.observers = observers
@@ -121,9 +117,6 @@ class TensorBoard(Observer):
     """Writes the loss of each step and the metrics of each epoch for `tensorboard --logdir FOLDER`.
 
     A run that is continued goes on in the same log.
-
-    Args:
-        folder: The folder of the log.
     """
 
     def __init__(self, folder: Path | str) -> None:

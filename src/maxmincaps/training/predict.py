@@ -15,7 +15,7 @@ from maxmincaps.data.augment import crop_of, for_testing
 from maxmincaps.data.batches import as_float
 from maxmincaps.data.catalog import DATASETS
 from maxmincaps.data.formats import MOST_PIXELS
-from maxmincaps.data.image_files import PICTURES, read_picture
+from maxmincaps.data.image_files import PICTURES, is_picture, read_picture
 from maxmincaps.errors import InputError
 from maxmincaps.files import read_text
 from maxmincaps.recipe import Recipe
@@ -142,11 +142,10 @@ def image_files(paths: Iterable[Path]) -> list[Path]:
     """Replace folders by the image files below them, in order. A folder without any is refused."""
     found: list[Path] = []
     for path in paths:
-        files = sorted(path.rglob("*")) if path.is_dir() else [path]
-        inside = [file for file in files if file.suffix.lower() in PICTURES and not file.name.startswith(".")]
-        if path.is_dir() and not inside:
+        files = [path]
+        if path.is_dir() and not (files := [file for file in path.rglob("*") if is_picture(file)]):
             raise InputError(f"{path}: expected image files ({', '.join(PICTURES)}) in this folder, found none")
-        found += inside if path.is_dir() else files
+        found += sorted(files)
     return found
 
 
@@ -168,18 +167,16 @@ def central(picture: Picture, recipe: Recipe) -> Picture:
 def size_before_crop(run: Run) -> tuple[int, int]:
     """Return (height, width) of a network's test images, before the central window is cut."""
     recipe, data = run.recipe, run.data
-    _, seen_height, seen_width = data.image_shape
+    shown = data.image_shape[1:]
     if data.size_before_crop is not None:
         height, width = data.size_before_crop
     elif recipe.image_size is not None:  # from here on: runs of earlier versions, which did not store the size
         height = width = recipe.image_size
-    elif recipe.dataset in DATASETS:
-        _, height, width = DATASETS[recipe.dataset].shape
-    else:
-        height, width = seen_height, seen_width  # own images of unknown size: the window is the whole image
+    else:  # of own images of unknown size, the window is the whole image
+        height, width = DATASETS[recipe.dataset].shape[1:] if recipe.dataset in DATASETS else shown
     crop = crop_of(recipe)
     seen = (crop, crop) if crop else (height, width)
-    if seen != (seen_height, seen_width) or min(height, width) < min(seen) or height * width > MOST_PIXELS:
+    if seen != shown or min(height, width) < min(seen) or height * width > MOST_PIXELS:
         found = f"{height}×{width} cut to {seen[0]}×{seen[1]}"
-        raise InputError(f"{run.folder}: expected images seen at {seen_height}×{seen_width}, found {found}")
+        raise InputError(f"{run.folder}: expected images seen at {shown[0]}×{shown[1]}, found {found}")
     return height, width

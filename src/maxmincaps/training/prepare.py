@@ -26,12 +26,9 @@ from maxmincaps.training.environment import keep_large_blocks
 from maxmincaps.wording import duration
 
 SABOUR_SIGMA = 0.1
-MOST_CHILDREN = 10_000
-"""More children than in any network of the paper (9,216, for CIFAR10 with padding)."""
-PLANNED_IMAGES = 8
-"""The number of images that a plan is measured with."""
-COPIES = 5
-"""Weights, gradients, two moments of Adam, and the moving average."""
+MOST_CHILDREN = 10_000  # more children than in any network of the paper (9,216, for CIFAR10 with padding)
+PLANNED_IMAGES = 8  # the number of images that a plan is measured with
+COPIES = 5  # weights, gradients, two moments of Adam, and the moving average
 
 
 @contextmanager

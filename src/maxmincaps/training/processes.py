@@ -133,8 +133,7 @@ class _Autocast(nn.Module):
             return self.module(*arguments)
 
 
-ONE_PROCESS = Processes(torch.device("cpu"))
-"""This process, on the CPU, in single precision."""
+ONE_PROCESS = Processes(torch.device("cpu"))  # this process, on the CPU, in single precision
 
 
 def processes_for(recipe: Recipe) -> Processes:

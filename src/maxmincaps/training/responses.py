@@ -117,8 +117,7 @@ def _images_of_size(dataset: Path | str, size: tuple[int, int], grey: bool, clas
     if (images.height, images.width) != (height, width):
         found = f"{images.height}×{images.width}"
         raise InputError(f"{dataset}: expected images of {height}×{width}, as the network was tested on, found {found}")
-    unknown = [name for name in images.classes if name not in classes]
-    if unknown:
+    if unknown := [name for name in images.classes if name not in classes]:
         raise InputError(f"{dataset}: expected classes of the run ({', '.join(classes)}), found {unknown[0]!r}")
     labels = torch.tensor([classes.index(name) for name in images.classes])
     return replace(images, labels=labels[images.labels], classes=classes)

@@ -24,14 +24,7 @@ from typing import Any
 from maxmincaps.errors import InputError
 from maxmincaps.files import file_lock, make_directory, read_text, reporting_write_errors, write_atomic
 from maxmincaps.recipe import Recipe
-from maxmincaps.training.schema import (
-    Divergence,
-    Environment,
-    EpochMetrics,
-    RunData,
-    RunFile,
-    RunResult,
-)
+from maxmincaps.training.schema import Divergence, Environment, EpochMetrics, RunData, RunFile, RunResult
 from maxmincaps.wording import percent, pluralize
 
 DIVERGED = "diverged.json"
@@ -45,11 +38,7 @@ class InUseError(InputError):
 
 @dataclass(frozen=True)
 class Run:
-    """A run folder. Every attribute reads its file anew, as a run may be in progress.
-
-    Args:
-        folder: The folder that holds, or will hold, the files of the run.
-    """
+    """A run folder, or one to be. Every attribute reads its file anew, as a run may be in progress."""
 
     folder: Path
 
@@ -123,7 +112,6 @@ class Run:
         return f"{what}, {pluralize(self.result.epochs, 'epoch')}: best {best}, final {final}"
 
     def _repr_html_(self) -> str:
-        """Return the run as HTML for a notebook."""
         return f"<b>{escape(str(self))}</b>" + history_html(self.history)
 
     def read(self, name: str) -> str:
@@ -144,8 +132,7 @@ class Run:
         path = self.folder / name
         if not self.exists:
             why = "it is a file" if self.folder.is_file() else "there is no such folder"
-            inside = [str(run.folder) for run in runs_under(self.folder)]
-            if inside:
+            if inside := [str(run.folder) for run in runs_under(self.folder)]:
                 more = f" and {len(inside) - 5} more" if len(inside) > 5 else ""
                 why = f"it contains {', '.join(inside[:5])}{more}; choose one"
             elif self.folder.is_dir():
@@ -166,13 +153,13 @@ class Run:
         again = f"`maxmincaps train --recipe {self.folder / 'recipe.json'}` trains them again"
         return InputError(f"{path}: there is no such file; runs are shared without weights, and {again}")
 
-    def write(self, name: str, content: bytes | str | RunFile | Sequence[RunFile]) -> None:
+    def write(self, name: str, content: str | RunFile | Sequence[RunFile]) -> None:
         """Write a file atomically and durably. A sequence of models becomes JSON lines."""
         if isinstance(content, RunFile):
             content = content.to_json() + "\n"
-        elif not isinstance(content, bytes | str):
+        elif not isinstance(content, str):
             content = "".join(line.to_json(indent=None) + "\n" for line in content)
-        write_atomic(self.folder / name, content.encode() if isinstance(content, str) else content)
+        write_atomic(self.folder / name, content.encode())
 
     @contextmanager
     def locked(self) -> Iterator[None]:

@@ -19,8 +19,7 @@ from maxmincaps.recipe import Recipe
 from maxmincaps.training.prepare import learning_rate_at, losses_for, optimizer_for
 from maxmincaps.training.processes import ONE_PROCESS, Processes
 
-ComputeLosses = Callable[..., Losses]
-"""From (output, images, labels) to the losses."""
+ComputeLosses = Callable[..., Losses]  # from (output, images, labels) to the losses
 
 
 @dataclass

@@ -28,10 +28,8 @@ from maxmincaps.training.schema import Environment, EpochMetrics, RunData, RunRe
 from maxmincaps.training.separation import SEPARATION, separation, separation_tensors
 from maxmincaps.training.step import Learner, Tally
 
-COUPLED_IMAGES = 128
-"""The number of training images that the routing coefficients of an epoch are described by."""
-TRAIN_ACCURACY_IMAGES = 10_000
-"""The largest number of training images that the final training accuracy is measured on."""
+COUPLED_IMAGES = 128  # the number of training images that the routing coefficients of an epoch are described by
+TRAIN_ACCURACY_IMAGES = 10_000  # the largest number of training images that the final training accuracy is measured on
 
 
 class State(BaseModel):
