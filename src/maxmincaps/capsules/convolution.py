@@ -104,15 +104,21 @@ def unfolded_convolution(
     bias: Float[Tensor, "out"] | None,
     geometry: Geometry,
 ) -> Float[Tensor, "height2 width2 batch out"]:
-    """Convolve as one product of all patches with all kernels."""
+    """Convolve as one matrix product per output row: of all patches of the row with all kernels.
+
+    Only the columns are unfolded. The patches of an output row are then consecutive rows of the copy, without another
+    copy: neighbouring output rows share the image rows that they have in common.
+    """
     (above, left), (down, right) = geometry.padding, geometry.stride
     images = images.to(product_dtype(images))  # autocast would cast every patch
     if above or left:
         images = functional.pad(images, (0, 0, 0, 0, left, left, above, above))
-    patches = images.unfold(0, geometry.rows.kernel, down).unfold(1, geometry.columns.kernel, right)
-    # height2 width2 batch channel kernel kernel2 -> (channel kernel kernel2) (height2 width2 batch)
-    rows, kernels = patches.permute(3, 4, 5, 0, 1, 2).flatten(3).flatten(0, 2), weight.flatten(1)
-    outputs = rows.T @ kernels.T if bias is None else torch.addmm(bias, rows.T, kernels.T)
+    # height width2 batch channel kernel2 -> height (channel kernel2) (width2 batch)
+    columns = images.unfold(1, geometry.columns.kernel, right).permute(0, 3, 4, 1, 2).flatten(3).flatten(1, 2)
+    # height2 (channel kernel2) (width2 batch) kernel -> height2 (kernel channel kernel2) (width2 batch)
+    patches = columns.unfold(0, geometry.rows.kernel, down).permute(0, 3, 1, 2).flatten(1, 2)
+    kernels = weight.permute(2, 1, 3, 0).flatten(0, 2).expand(len(patches), -1, -1)
+    outputs = torch.bmm(patches.mT, kernels) if bias is None else torch.baddbmm(bias, patches.mT, kernels)
     return outputs.view(*geometry.outputs, images.shape[2], len(weight))
 
 
