@@ -50,6 +50,18 @@ def _of_responses(compute: Callable[[Responses], Any]) -> Callable[[RunSummary],
     return lambda run: compute(responses(run.folder)) if run.has("lengths.safetensors") else None
 
 
+def _of_separation(compute: Callable[[Separation], Tensor]) -> Callable[[RunSummary], float | None]:
+    """Make a measure of a function of what a run on overlapping images stored; None where it is not a number."""
+
+    def measure(run: RunSummary) -> float | None:
+        if not run.has("separation.safetensors"):
+            return None
+        value = compute(read_separation(run.folder)).item()
+        return value if math.isfinite(value) else None
+
+    return measure
+
+
 best_accuracy = _of_result("best_test_accuracy")
 """Test accuracy of the best epoch in percent, as the paper reports it."""
 final_accuracy = _of_result("final_test_accuracy")
@@ -79,6 +91,23 @@ several_peaks_percent = _of_responses(
     lambda found: 100 * ((found.lengths > 0.5).sum(dim=1) >= 2).double().mean().item()
 )
 """Percentage of test images with two or more capsules longer than a half."""
+
+parents_under_one = _of_separation(lambda found: found.served[1])
+"""Parents that a capsule over one digit serves."""
+parents_under_both = _of_separation(lambda found: found.served[2])
+"""Parents that a capsule over both digits serves."""
+more_parents_under_both = _of_separation(lambda found: found.served[2] - found.served[1])
+"""How many more parents a capsule over both digits serves than one over a single digit."""
+entropy_under_both = _of_separation(lambda found: found.entropy[2])
+"""Entropy, in nats, of the coefficients of a capsule over both digits."""
+both_strongest_percent = _of_separation(lambda found: 100 * found.both_strongest[2])
+"""Percentage of capsules over both digits whose two strongest parents are these."""
+owner_strongest_percent = _of_separation(lambda found: 100 * found.owner_strongest)
+"""Percentage of capsules over one digit whose strongest parent is this digit."""
+other_strongest_percent = _of_separation(lambda found: 100 * found.other_strongest)
+"""Percentage of capsules over one digit whose strongest parent is the other digit of the image."""
+order_follows_percent = _of_separation(lambda found: 100 * found.order_follows)
+"""Percentage of capsules over both digits whose coefficients are in the order of their pixels."""
 
 
 def best_error(run: RunSummary) -> float:
@@ -152,64 +181,3 @@ def tuning_beside_peaks(found: Responses) -> Tensor | None:
     curves = tuning(found)
     rest = curves[~torch.eye(*curves.shape, dtype=torch.bool)]
     return rest if rest.std() > 0 else None
-
-
-def _of_separation(compute: Callable[[Separation], Tensor]) -> Callable[[RunSummary], float | None]:
-    """Make a measure of a function of what a run on overlapping images stored; None where it is not a number."""
-
-    @wraps(compute)
-    def measure(run: RunSummary) -> float | None:
-        if not run.has("separation.safetensors"):
-            return None
-        value = compute(read_separation(run.folder)).item()
-        return value if math.isfinite(value) else None
-
-    return measure
-
-
-@_of_separation
-def parents_under_one(found: Separation) -> Tensor:
-    """Return how many parents a capsule over one digit serves."""
-    return found.served[1]
-
-
-@_of_separation
-def parents_under_both(found: Separation) -> Tensor:
-    """Return how many parents a capsule over both digits serves."""
-    return found.served[2]
-
-
-@_of_separation
-def more_parents_under_both(found: Separation) -> Tensor:
-    """Return how many more parents a capsule over both digits serves than one over a single digit."""
-    return found.served[2] - found.served[1]
-
-
-@_of_separation
-def entropy_under_both(found: Separation) -> Tensor:
-    """Return the entropy, in nats, of the coefficients of a capsule over both digits."""
-    return found.entropy[2]
-
-
-@_of_separation
-def both_strongest_percent(found: Separation) -> Tensor:
-    """Return the percentage of capsules over both digits whose two strongest parents are these."""
-    return 100 * found.both_strongest[2]
-
-
-@_of_separation
-def owner_strongest_percent(found: Separation) -> Tensor:
-    """Return the percentage of capsules over one digit whose strongest parent is this digit."""
-    return 100 * found.owner_strongest
-
-
-@_of_separation
-def other_strongest_percent(found: Separation) -> Tensor:
-    """Return the percentage of capsules over one digit whose strongest parent is the other digit of the image."""
-    return 100 * found.other_strongest
-
-
-@_of_separation
-def order_follows_percent(found: Separation) -> Tensor:
-    """Return the percentage of capsules over both digits whose coefficients are in the order of their pixels."""
-    return 100 * found.order_follows

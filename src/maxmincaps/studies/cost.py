@@ -10,8 +10,7 @@ from typing import NamedTuple
 import torch
 
 from maxmincaps.data.catalog import DATASETS
-from maxmincaps.data.images import ImageSet, load
-from maxmincaps.data.overlap import MOST_SHIFT
+from maxmincaps.data.images import MOST_SHIFT, ImageSet, load
 from maxmincaps.recipe import NetworkSettings, Recipe
 from maxmincaps.training.environment import environment
 from maxmincaps.training.evaluate import evaluation_batch_size
