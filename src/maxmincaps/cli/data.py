@@ -1,5 +1,6 @@
 """`maxmincaps data …`: list, get, check and show the datasets."""
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -54,17 +55,10 @@ def get(
     if not names:
         raise InputError(f"expected names of datasets, or all; there are {', '.join(DATASETS)}")
     wanted = list(DATASETS) if "all" in names else [check_name(name, DATASETS, "dataset") for name in names]
+    fetch = partial(download.get, source=source, from_dir=from_dir, photographs=photographs, cache=cache)
     for name in wanted:
         with console.status(name) as status:
-            manifest = download.get(
-                name,
-                source=source,
-                from_dir=from_dir,
-                photographs=photographs,
-                cache=cache,
-                requested=True,
-                report=status.update,
-            )
+            manifest = fetch(name, requested=True, report=status.update)
         origin = manifest.source if manifest.regenerated else f"from {manifest.source}, {manifest.state}"
         console.print_line(f"{name}: complete, {origin}")
 

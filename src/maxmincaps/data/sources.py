@@ -106,7 +106,7 @@ def _download_with_own_lists(package: str, into: Path) -> None:
 
 
 def _announce(dataset: str, command: str, requested: bool) -> None:
-    """Name the client on standard error before it runs, unless the user asked for the download or for silence."""
+    """State on standard error which client is run, unless the user asked for the download or for silence."""
     mode = os.environ.get(PACKAGES) or "announce"
     check_name(mode, ("announce", "quiet", "never"), f"value of {PACKAGES}")
     if requested or mode == "quiet":
