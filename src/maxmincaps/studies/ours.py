@@ -152,6 +152,8 @@ INACTIVE = described(
 )
 
 LEAKY_SOFTMAX = Line("Leaky Softmax", {"normalization": "leaky-softmax"})
+_PAIRS: dict[str, Any] = {"epochs": 3, "train_images": 20_000}
+_CHOSEN_BY = {"validation": 2_000}
 OVERLAP = described(
     "overlap",
     datasets=("mnist",),
@@ -166,13 +168,11 @@ OVERLAP = described(
     settings={"overlap": True, "relu": False},
     files=("separation.safetensors",),
     scales={
-        "full": (Budget(epochs=3, changes={"validation": 5_000}, lines=(SOFTMAX.label, MAX_MIN.label), values=(3,)),),
-        "quarter": (
-            Budget(epochs=3, seeds=3, train_images=20_000, changes={**quarter_network("mnist"), "validation": 2_000}),
-        ),
+        "full": (Budget(**_PAIRS, changes=_CHOSEN_BY, lines=(SOFTMAX.label, MAX_MIN.label), values=(3,)),),
+        "quarter": (Budget(**_PAIRS, seeds=3, changes={**_CHOSEN_BY, **quarter_network("mnist")}),),
     },
     notes={
-        "full": "165,000 training pairs",
+        "full": "60,000 training pairs",
         "quarter": "60,000 training pairs; a quarter-size network: 64 kernels and 8 capsule types",
     },
 )
