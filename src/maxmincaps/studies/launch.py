@@ -9,7 +9,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, count
-from operator import mul
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -24,7 +23,8 @@ from maxmincaps.training.run import InUseError, Run, runs_under
 if TYPE_CHECKING:
     from distributed import Client
 
-POLL_S = 0.5  # seconds between two reports of the progress, and between two attempts to train a run that others train
+POLL_S = 0.5
+"""Seconds between two reports of the progress, and between two attempts to train a run that others train."""
 
 
 class Outcome(NamedTuple):
@@ -72,8 +72,10 @@ class PlannedRun:
         return epochs / (self.recipe.epochs + 0.2)  # the final evaluation takes time too
 
 
-Plan = dict[str, PlannedRun]  # the runs of a grid by their names
-Finish = Callable[[str, Outcome], None]  # called with the name of a run and how it ended
+Plan = dict[str, PlannedRun]
+"""The runs of a grid by their names."""
+Finish = Callable[[str, Outcome], None]
+"""Called with the name of a run and how it ended."""
 
 
 def plan(recipes: Iterable[Recipe], folder: Path | str, weights: Mapping[str, float] | None = None) -> Plan:
@@ -146,24 +148,29 @@ def launch(
 
     reporter = ProgressReporter(work, on_progress)
     try:
-        if client is not None:
+        if client is None:
+            _train_here(work, queue, reporter, finish)
+        else:
             from maxmincaps.studies.cluster import train_on_cluster
 
             train_on_cluster(client, work, queue, reporter, finish, modules)
-        while queue:  # in this process
-            name = queue.popleft()
-            outcome = train_run(work[name].recipe, work[name].folder, reporter)
-            if outcome.status == "stopped":
-                raise KeyboardInterrupt
-            if outcome.status == "busy":
-                queue.append(name)
-                time.sleep(POLL_S)
-                reporter.report()
-            else:
-                finish(name, outcome)
     finally:
         reporter.report(now=True)
     return outcomes
+
+
+def _train_here(work: Plan, queue: deque[str], reporter: "ProgressReporter", finish: Finish) -> None:
+    while queue:
+        name = queue.popleft()
+        outcome = train_run(work[name].recipe, work[name].folder, reporter)
+        if outcome.status == "stopped":
+            raise KeyboardInterrupt
+        if outcome.status == "busy":
+            queue.append(name)
+            time.sleep(POLL_S)
+            reporter.report()
+        else:
+            finish(name, outcome)
 
 
 def train_run(recipe: Recipe, folder: Path, observer: Observer) -> Outcome:
@@ -217,10 +224,14 @@ class ProgressReporter(Observer):
             self.reported_at = time.monotonic()
 
     def _progress(self) -> Progress:
-        done = [run.fraction_done() for run in self.work.values()]
-        weights = [run.weight for run in self.work.values()]
-        fraction = sum(map(mul, weights, done)) / (sum(weights) or 1.0)
+        done = {name: run.fraction_done() for name, run in self.work.items()}
+        total = sum(run.weight for run in self.work.values()) or 1.0
+        fraction = sum(self.work[name].weight * part for name, part in done.items()) / total
         gained, elapsed = fraction - self.fraction_before, time.monotonic() - self.started_at
-        finished, running = done.count(1), sum(0 < part < 1 for part in done)
-        remaining_s = elapsed * (1 - fraction) / gained if gained > 0 else None
-        return Progress(len(done), finished, running, fraction, remaining_s)
+        return Progress(
+            runs=len(done),
+            finished=sum(part == 1 for part in done.values()),
+            running=sum(0 < part < 1 for part in done.values()),
+            fraction=fraction,
+            remaining_s=elapsed * (1 - fraction) / gained if gained > 0 else None,
+        )
