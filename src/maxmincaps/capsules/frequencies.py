@@ -9,7 +9,6 @@ spectra is then one real product per plane, of numbers or of matrices alike. A 1
 import math
 from collections.abc import Sequence
 from functools import lru_cache
-from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 import torch
@@ -19,7 +18,7 @@ from torch import Tensor
 Pair = tuple[int, int]
 
 # Numbers that pass through both halves of a transform at a time, so that what lies between them stays in the cache.
-NUMBERS_AT_A_TIME = 1 << 15
+NUMBERS_AT_A_TIME = 1 << 14
 
 
 def real_frequencies(length: int) -> Sequence[int]:
@@ -53,14 +52,12 @@ class Transform(NamedTuple):
     def planes(self, places: Float[Tensor, "row column number"], dtype: torch.dtype) -> Float[Tensor, "plane number"]:
         """Apply the map. Both sides may have another precision than it has itself, in which everything is computed."""
         _, columns, numbers = places.shape
-        steps = self._steps()
-        planes = places.new_empty(steps[-1][2].stop, numbers, dtype=dtype)
+        planes = places.new_empty(sum(map(math.prod, self._groups())), numbers, dtype=dtype)
         for some in _parts(numbers):
             between = self.rows.new_empty(len(self.rows), columns, some.stop - some.start)
-            for column in range(columns):
-                _multiply(self.rows, places[:, column, some], between[:, column])
-            for matrix, rows, own in steps:
-                _multiply(matrix, between[rows].flatten(0, 1), planes[own, some])
+            _multiply(self.rows, places[..., some].transpose(0, 1), between.transpose(0, 1))
+            for matrix, rows, own in self._steps(between, planes[:, some]):
+                _multiply(matrix, rows, own)
         return planes
 
     def places(self, planes: Float[Tensor, "plane number"], places: Float[Tensor, "row column number"]) -> None:
@@ -68,32 +65,43 @@ class Transform(NamedTuple):
         _, columns, numbers = places.shape
         for some in _parts(numbers):
             between = self.rows.new_empty(len(self.rows), columns, some.stop - some.start)
-            for matrix, rows, own in self._steps():
-                _multiply(matrix.T, planes[own, some], between[rows].flatten(0, 1))
-            for column in range(columns):
-                _multiply(self.rows.T, between[:, column], places[:, column, some])
+            for matrix, rows, own in self._steps(between, planes[:, some]):
+                _multiply(matrix.T, own, rows)
+            _multiply(self.rows.T, between.transpose(0, 1), places[..., some].transpose(0, 1))
 
     def part(self, rows: slice, columns: slice) -> "Transform":
         """Return the map for images that are zero, or not needed, outside these rows and columns."""
         paired = self.paired.unflatten(1, (2, -1))[:, :, columns].flatten(1)
         return Transform(self.rows[:, rows], self.real[:, columns], paired)
 
-    def _steps(self) -> list[tuple[Tensor, slice, slice]]:
-        """Return the matrix of each row frequency, its rows between the two halves, and its planes."""
-        reals, length = len(real_frequencies(len(self.rows))), len(self.rows)
-        rows = [slice(row, row + 1) for row in range(reals)] + [slice(row, row + 2) for row in range(reals, length, 2)]
-        matrices = [self.real] * reals + [self.paired] * (len(rows) - reals)
-        ends = accumulate((len(matrix) for matrix in matrices), initial=0)
-        return list(zip(matrices, rows, (slice(*ends) for ends in pairwise(ends)), strict=True))
+    def _groups(self) -> tuple[Pair, Pair]:
+        """Return the number of real and of complex row frequencies, each with the planes of one of them."""
+        reals = len(real_frequencies(len(self.rows)))
+        return (reals, len(self.real)), ((len(self.rows) - reals) // 2, len(self.paired))
+
+    def _steps(self, between: Tensor, planes: Tensor) -> list[tuple[Tensor, Tensor, Tensor]]:
+        """Return matrix, rows and planes of all real row frequencies, and of all complex ones: each (frequency, …)."""
+        (reals, real), (pairs, paired) = self._groups()
+        columns = between.shape[1]
+        return [
+            (self.real, between[:reals], planes[: reals * real].unflatten(0, (reals, real))),
+            (
+                self.paired,
+                between[reals:].flatten(0, 1).unflatten(0, (pairs, 2 * columns)),
+                planes[reals * real :].unflatten(0, (pairs, paired)),
+            ),
+        ]
 
 
-def _multiply(matrix: Tensor, numbers: Tensor, out: Tensor) -> None:
+def _multiply(
+    matrix: Tensor, numbers: Float[Tensor, "batch in number"], out: Float[Tensor, "batch out number"]
+) -> None:
     """Multiply in the precision of the matrix. What is cast is a part at a time, which is still in the cache."""
-    numbers = numbers.to(matrix.dtype)
+    matrices, numbers = matrix.expand(len(numbers), -1, -1), numbers.to(matrix.dtype)
     if out.dtype == matrix.dtype:
-        torch.mm(matrix, numbers, out=out)
+        torch.bmm(matrices, numbers, out=out)
     else:
-        out.copy_(matrix @ numbers)
+        out.copy_(torch.bmm(matrices, numbers))
 
 
 def _parts(numbers: int) -> list[slice]:

@@ -146,8 +146,7 @@ class LinearClasses(RoutedCapsules):
 
     def _steps(self, parts: Parts, only_last: bool) -> Iterator[RoutingStep]:  # noqa: ARG002
         parts = self._scaled(parts)
-        logits = einsum(parts, self.weights, "batch child part, child parent pose part -> batch parent pose")
-        if self.bias is not None:
-            logits = logits + self.bias
+        sums = einsum(parts, self.weights, "batch child part, child parent pose part -> batch parent pose")
+        logits = sums if self.bias is None else sums + self.bias
         ones = parts.new_ones(()).expand(*parts.shape[:2], self.weights.shape[1])
-        yield RoutingStep(ones - 1, ones, logits.sigmoid())
+        yield RoutingStep(ones - 1, ones, logits.sigmoid(), sums)

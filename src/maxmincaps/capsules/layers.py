@@ -279,14 +279,13 @@ class RoutedCapsules(ScaledWeights):
         yield from steps
 
     def _steps_in_pieces(self, parts: Parts, only_last: bool) -> list[RoutingStep]:
-        kept, sums = [], []
         with torch.no_grad():
-            for votes in votes_in_pieces(parts, self.weights):
-                kept.append(deque(self._routing(votes), maxlen=1 if only_last else None))
-                sums.append(votes.weighted_sum(kept[-1][-1].couplings))
+            pieces = votes_in_pieces(parts, self.weights)
+            kept = [deque(self._routing(votes), maxlen=1 if only_last else None) for votes in pieces]
             *before, last = (RoutingStep.joined(pieces) for pieces in zip(*kept, strict=True))
-        total = FinalWeightedSum.apply(torch.cat(sums), last.couplings, parts, self.weights)
-        return [*before, replace(last, poses=squash(total if self.bias is None else total + self.bias))]
+        total = FinalWeightedSum.apply(last.sums, last.couplings, parts, self.weights)
+        poses = squash(total if self.bias is None else total + self.bias)
+        return [*before, replace(last, poses=poses, sums=total)]
 
     def _routing(self, votes: VoteProducts) -> Iterator[RoutingStep]:
         return routing_steps(

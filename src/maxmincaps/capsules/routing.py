@@ -57,11 +57,13 @@ class RoutingStep:
         logits: Sums of the agreements of all earlier iterations, (batch, child, parent).
         couplings: The routing coefficients: the normalized logits, or the start value in the first iteration.
         poses: The squashed weighted sums of the prediction vectors, (batch, parent, pose).
+        sums: The weighted sums themselves, without bias and not squashed.
     """
 
     logits: Float[Tensor, "batch child parent"]
     couplings: Float[Tensor, "batch child parent"]
     poses: Poses
+    sums: Poses
 
     @classmethod
     def joined(cls, pieces: Sequence["RoutingStep"]) -> "RoutingStep":
@@ -70,6 +72,7 @@ class RoutingStep:
             torch.cat([piece.logits.mT for piece in pieces]).mT,
             torch.cat([piece.couplings.mT for piece in pieces]).mT,
             torch.cat([piece.poses for piece in pieces]),
+            torch.cat([piece.sums for piece in pieces]),
         )
 
 
@@ -257,7 +260,7 @@ def routing_steps(
         with torch.set_grad_enabled(wants_gradients and (is_last or full_backpropagation)):
             sums = products.weighted_sum(couplings)
             poses = squash(sums if bias is None else sums + bias)
-        yield RoutingStep(logits, couplings, poses)
+        yield RoutingStep(logits, couplings, poses, sums)
         if not is_last:
             with torch.set_grad_enabled(wants_gradients and full_backpropagation):
                 logits = logits + products.agreement(poses)
