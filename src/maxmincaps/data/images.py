@@ -155,6 +155,12 @@ def images_of(settings: DataSettings, split: Split) -> ImageSet:
     return load(settings.dataset, split, image_size=settings.image_size, grey=settings.grey)
 
 
+def test_images_of(settings: DataSettings) -> ImageSet:
+    """Load the test images of a recipe, in pairs if its images overlap."""
+    test = images_of(settings, "test")
+    return overlapping(test, _pair_generator("test")) if settings.overlap else test
+
+
 def splits(settings: DataSettings) -> Splits:
     """Load the sets of a recipe: the last `validation` training images are for validation, the others for training."""
     train, test = (images_of(settings, split) for split in ("train", "test"))

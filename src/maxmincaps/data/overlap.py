@@ -9,6 +9,8 @@ from maxmincaps.errors import InputError
 
 MOST_SHIFT = 4
 """Each of the two is shifted by up to this many pixels each way, on a canvas that has room for it."""
+COLOURS = ((0.9, 0.15, 0.75), (0.1, 0.85, 0.25))
+"""Magenta and green, in which two objects are drawn: colour-blind readers tell them apart, and both make white."""
 
 Pixels = UInt8[Tensor, "image channel height width"]
 

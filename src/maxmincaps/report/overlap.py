@@ -12,14 +12,13 @@ from torch import Tensor
 from maxmincaps.analysis import measures
 from maxmincaps.analysis.runs import RunTable, Tables, interval
 from maxmincaps.analysis.verdicts import Bound
+from maxmincaps.data.overlap import COLOURS
 from maxmincaps.report.items import COMPARED, PageItem, ReportData, matched_pair
 from maxmincaps.report.style import FULL_WIDTH, line_style, styled
 from maxmincaps.report.table import BEST_NOTE, NONE, OURS, SD_NOTE, Table, best_and_final, with_interval, with_sd
 from maxmincaps.studies.study import Study
 from maxmincaps.training.separation import SHOWN, SHOWN_WRONG, Separation, read_separation
 
-COLOURS = ((0.9, 0.15, 0.75), (0.1, 0.85, 0.25))
-"""Magenta and green: colour-blind readers tell them apart, and pixels of both digits become white."""
 COLUMNS = {
     "Parents, one digit": measures.parents_under_one,
     "Parents, both": measures.parents_under_both,
