@@ -22,7 +22,7 @@ SMALL = {"conv_channels": 6, "types": 3, "part_pose": 4, "class_pose": 5, "decod
 def model(seed=0, image_shape=(1, 28, 28), classes=10, **settings):
     torch.manual_seed(seed)
     recipe = Recipe(**{**SMALL, **settings})
-    sizes = recipe.model_dump(include=(set(SMALL) | set(settings)) - {"margin_low", "margin_high"})
+    sizes = recipe.model_dump(include=(set(SMALL) | set(settings)) - {"margin_low", "margin_high", "overlap"})
     network = CapsNet(image_shape=image_shape, classes=classes, **sizes).eval()
     return Model("small", network, recipe, tuple(map(str, range(classes))))
 
@@ -224,3 +224,25 @@ def test_a_card_names_a_class_only_where_one_is_longer_than_absent_ones_are_held
 def test_a_card_names_the_settings_that_its_network_was_not_trained_with(image, normalization, step, words):
     found = look(model(normalization="max-min", iterations=3), image, normalization)
     assert words in panels.answer(found, BLUE, step)
+
+
+def test_a_card_of_a_network_of_overlapping_images_has_two_classes_and_a_reconstruction_of_each(image):
+    one = model(overlap=True, margin_low=0.0)
+    found = look(one, image)
+    present = found.present(2)
+    assert present == found.lengths[2].argsort(descending=True)[:2].tolist()
+    drawn = routed.reconstructions(found, 2, present)
+    torch.testing.assert_close(drawn[0], routed.reconstruction(found, 2))
+    card = panels.answer(found, BLUE, 2)
+    first, second = sorted(present)
+    assert f"{first}</b>" in card
+    assert f'and <b style="color:blue">{second}</b>' in card
+    assert f"The reconstruction of {first}" in card
+    assert f"{second} alone" in card
+
+
+def test_a_card_of_a_network_of_single_images_has_one_class_and_one_reconstruction(image):
+    found = look(model(margin_low=0.0), image)
+    card = panels.answer(found, BLUE, 2)
+    assert card.count("The reconstruction of") == card.count("length ") == 1
+    assert "alone" not in card

@@ -15,6 +15,7 @@ from maxmincaps import InputError, fit
 from maxmincaps.app import uploads
 from maxmincaps.app.routed import load_models
 from maxmincaps.data.image_files import read_picture
+from maxmincaps.training.evaluate import images_seen
 from maxmincaps.training.predict import Predictor, size_before_crop
 from maxmincaps.training.run import Run
 
@@ -132,3 +133,12 @@ def test_damaged_pictures_are_read_or_refused_and_nothing_else(data):
     except InputError:
         return
     assert tuple(taken.image.shape) == MNIST
+
+
+def test_the_test_images_of_a_network_of_overlapping_ones_are_the_pairs_that_it_was_tested_on(tiny, tmp_path):
+    run = fit(tiny(overlap=True, epochs=1), tmp_path / "run")
+    samples = uploads.Samples.of(run.folder)
+    tested = images_seen(run).test
+    assert torch.equal(samples.images.images, tested.images)
+    first, second = (tested.classes[label] for label in tested.labels[3].tolist())
+    assert samples.prepare(3).note == f"test image 3, labelled {first} and {second}"

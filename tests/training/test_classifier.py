@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from scipy.sparse import csr_array
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.exceptions import ConvergenceWarning
@@ -182,3 +183,38 @@ def name_of(check):
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
 def test_scikit_learn_s_own_check(estimator, check):
     check(estimator)
+
+
+@pytest.fixture(scope="module")
+def indicators(digits):
+    """Whether a digit is odd, large, both or neither."""
+    _, labels = digits
+    return np.stack([labels % 2, labels >= 5], axis=1).astype(int)
+
+
+def test_an_indicator_matrix_of_labels_is_learned_and_predicted(digits, indicators):
+    pixels = digits[0] / 16
+    fitted = small(epochs=30).fit(pixels, indicators)
+    predicted = fitted.predict(pixels)
+    assert {0, 1, 2} == set(indicators.sum(axis=1)), "images with none, one and both"
+    assert predicted.shape == indicators.shape
+    assert fitted.score(pixels, indicators) == (predicted == indicators).all(axis=1).mean() > 0.8
+    assert np.array_equal(fitted.predict_proba(pixels) > 0.5, predicted == 1)
+    assert fitted.classes_.tolist() == [0, 1]
+
+
+def test_a_sparse_indicator_matrix_gives_the_same_classifier(digits, indicators):
+    dense, sparse = (small(epochs=1).fit(digits[0] / 16, y) for y in (indicators, csr_array(indicators)))
+    assert np.array_equal(dense.lengths(digits[0] / 16), sparse.lengths(digits[0] / 16))
+
+
+def test_early_stopping_with_several_labels_ends_with_the_weights_of_the_best_epoch(digits, indicators):
+    pixels = digits[0] / 16
+    fitted = small(epochs=40, patience=2, validation_fraction=0.2).fit(pixels, indicators)
+    validation = fitted._validation(indicators)[1]
+    assert fitted.score(pixels[validation], indicators[validation]) == pytest.approx(max(fitted.validation_scores_))
+
+
+def test_class_weights_are_refused_with_several_labels(digits, indicators):
+    with pytest.raises(InputError, match="class_weight"):
+        small(class_weight="balanced").fit(digits[0] / 16, indicators)

@@ -116,7 +116,10 @@ class _Page:
         subject = "digit" if self.digits else "image"
         with gr.Blocks(title="Inside a capsule network", analytics_enabled=False) as page:
             self.view = gr.State(None, time_to_live=3600)
-            gr.HTML(INTRODUCTION.format(invitation=f"Draw a{'n' * (not self.digits)} {subject}"), elem_classes="quiet")
+            invitation = f"Draw a{'n' * (not self.digits)} {subject}"
+            if self.handlers.first.recipe.overlap:
+                invitation = f"Draw two {subject}s over each other"
+            gr.HTML(INTRODUCTION.format(invitation=invitation), elem_classes="quiet")
             self._networks()
             with gr.Row():
                 with gr.Column(scale=1, min_width=280):

@@ -6,11 +6,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from jaxtyping import Float
 from jinja2 import Environment
+from torch import Tensor
 from torch.nn import functional
 
 from maxmincaps.app import asset, encode_png, routed
 from maxmincaps.app.routed import RoutedImage
+from maxmincaps.data.images import OVERLAP_COLOURS
 from maxmincaps.training.predict import Picture, recognised
 from maxmincaps.wording import pluralize
 
@@ -25,14 +28,15 @@ def side_colours(left: RoutedImage, right: RoutedImage) -> tuple[str, str]:
 
 
 def answer(found: RoutedImage, colour: str, iteration: int) -> str:
-    """Show the predicted class, the length of every class capsule, and the reconstruction."""
-    recipe, predicted = found.model.recipe, found.predicted(iteration)
+    """Show the predicted class, or the two of overlapping images, all lengths, and the reconstruction of each."""
+    recipe, present = found.model.recipe, sorted(found.present(iteration))
     values = found.lengths[iteration].tolist()
     trained = [recipe.normalization] * (found.normalization != recipe.normalization)
     trained += [pluralize(recipe.iterations, "iteration")] * (iteration + 1 != recipe.iterations)
     after = pluralize(iteration + 1, "iteration") + (f"; trained with {' and '.join(trained)}" if trained else "")
-    pictures = (_png_url(one) for one in (found.image, routed.reconstruction(found, iteration)))
-    return _draw.answer(found, colour, values, predicted, recognised(values[predicted], recipe), *pictures, after)
+    decoded = _in_two_colours(routed.reconstructions(found, iteration, present))
+    seen = [number for number in present if recognised(values[number], recipe)]
+    return _draw.answer(found, colour, values, present, seen, _png_url(found.image), map(_png_url, decoded), after)
 
 
 def histograms(found: RoutedImage, colour: str, iteration: int, parent: int) -> str:
@@ -113,6 +117,13 @@ def perturbed(found: RoutedImage, iteration: int, pose: Sequence[float]) -> str:
     pictures = functional.pad(routed.perturbations(found, iteration, pose), (0, 1, 0, 1))  # a gap of one pixel
     sheet = pictures.permute(2, 0, 3, 1, 4).flatten(3, 4).flatten(1, 2)
     return _draw.perturbed(_png_url(sheet[:, :-1, :-1]), len(pose))
+
+
+def _in_two_colours(objects: Float[Tensor, "object channel height width"]) -> Sequence[Picture]:
+    """Return grey reconstructions of overlapping objects each in its colour; others as they are."""
+    if len(objects) == 1 or objects.shape[1] > 1:
+        return list(objects)
+    return [one * torch.tensor(colour)[:, None, None] for one, colour in zip(objects, OVERLAP_COLOURS, strict=True)]
 
 
 def _darkened(found: RoutedImage) -> str:

@@ -135,6 +135,10 @@ class RoutedImage:
         """Return the class with the longest capsule."""
         return int(self.lengths[iteration].argmax())
 
+    def present(self, iteration: int) -> list[int]:
+        """Return the classes with the longest capsules: as many as an image of the training has objects."""
+        return self.lengths[iteration].topk(1 + self.model.recipe.overlap).indices.tolist()
+
     def active_children(self, iteration: int) -> Tensor:
         """Return a mask of the children whose prediction vectors are not all zero."""
         return self.agreements[iteration].abs().amax(dim=1) > 0
@@ -231,6 +235,14 @@ def strongest_children(routed: RoutedImage, iteration: int, parent: int, count: 
 def reconstruction(routed: RoutedImage, iteration: int, pose: Sequence[float] | None = None) -> Picture:
     """Decode the predicted class's capsule, with the values `pose` in it if they are given."""
     return _decode(routed, iteration, pose, torch.zeros(1, 1))[0]
+
+
+@torch.inference_mode()
+def reconstructions(
+    routed: RoutedImage, iteration: int, classes: Sequence[int]
+) -> Float[Tensor, "object channel height width"]:
+    """Decode the capsules of some classes, each on its own."""
+    return routed.model.network.decoder(routed.poses[iteration][None], torch.tensor([classes]))[0]
 
 
 def perturbations(

@@ -18,7 +18,7 @@ from maxmincaps.data.cache import cache_folder, manifest_of
 from maxmincaps.data.catalog import DATASETS
 from maxmincaps.data.download import dataset_folder
 from maxmincaps.data.image_files import KINDS, as_pixels
-from maxmincaps.data.images import ImageSet, images_of
+from maxmincaps.data.images import ImageSet, test_images_of
 from maxmincaps.errors import InputError
 from maxmincaps.recipe import Recipe
 from maxmincaps.training.predict import Picture, central
@@ -124,7 +124,7 @@ class Samples:
         if recipe.dataset in DATASETS and manifest_of(dataset_folder(DATASETS[recipe.dataset], cache_folder())) is None:
             return None
         try:
-            images = images_of(recipe, "test")
+            images = test_images_of(recipe)
         except InputError:
             return None
         try:
@@ -137,8 +137,9 @@ class Samples:
     def prepare(self, number: int) -> PreparedImage:
         """Return a test image as the network sees it."""
         image = central(as_float(self.images.images[number]), self.recipe)
-        label = self.images.classes[int(self.images.labels[number])]
-        return PreparedImage(image, f"test image {number}, labelled {label}")
+        labels = self.images.labels[number].reshape(-1).tolist()
+        names = " and ".join(self.images.classes[label] for label in labels)
+        return PreparedImage(image, f"test image {number}, labelled {names}")
 
     def choose(self, among: Sequence[int] = ()) -> int:
         """Choose an image at random, from the given ones if there are any."""

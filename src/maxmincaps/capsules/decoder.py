@@ -21,9 +21,13 @@ def keep_only(poses: Poses, classes: Labels) -> Float[Tensor, "batch numbers"]:
 def one_hot(labels: Labels, classes: int, dtype: torch.dtype) -> Float[Tensor, "batch classes"]:
     """Return 1 for the labelled class, or the several labelled classes, of each image and 0 for others, (batch, class).
 
+    Labels of type bool, (batch, class), say for each class whether it is present.
+
     Raises:
         InputError: If the labels are not integers, or not in 0…classes − 1. Values are not checked while tracing.
     """
+    if labels.dtype == torch.bool:
+        return labels.to(dtype)
     if labels.is_floating_point() or labels.is_complex():
         raise InputError(f"labels: expected integers, found {labels.dtype}; use labels.long()")
     labels = labels.long()
@@ -75,9 +79,9 @@ class Decoder(nn.Module):
         """Reconstruct the images from the poses of the given classes.
 
         With several classes for each image, (batch, label), every one of them is reconstructed on its own:
-        (batch, label, channel, height, width).
+        (batch, label, channel, height, width). With bools, (batch, class), all that are present give one image.
         """
-        if classes.dim() == 2:
+        if classes.dim() == 2 and classes.dtype != torch.bool:
             several = self(poses.repeat_interleave(classes.shape[1], dim=0), classes.flatten())
             return several.unflatten(0, classes.shape)
         decoded = self.layers(keep_only(poses, classes)).unflatten(1, self.decoded_shape)

@@ -2,6 +2,7 @@
 
 from typing import Any, NamedTuple
 
+import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
@@ -9,6 +10,8 @@ from maxmincaps.capsules.decoder import one_hot
 from maxmincaps.capsules.network import CapsNetOutput
 from maxmincaps.capsules.shapes import Labels, Lengths, Reconstructions
 
+PRESENT = 0.5
+"""A class is taken to be present if its capsule is longer, where the number of classes in an image is not known."""
 Scalar = Float[Tensor, ""]
 
 
@@ -25,7 +28,8 @@ def margin_loss(
 
     Args:
         lengths: Length of each class capsule, (batch, class).
-        labels: True classes as integers: one for each image, (batch), or several, (batch, label).
+        labels: True classes as integers: one for each image, (batch), or several, (batch, label); or, if their number
+            differs, bools that say which are present, (batch, class).
         high: m⁺, the length that the true class should have at least.
         low: m⁻, the length that other classes should have at most.
         down_weight: λ, the weight of the other classes.
@@ -49,11 +53,15 @@ def margin_loss(
 def hits(lengths: Lengths, labels: Labels) -> Bool[Tensor, "batch"]:
     """Return for each image whether its longest class capsule is the true one, or its k longest are the k true ones.
 
+    With bools, (batch, class): whether exactly the present classes are longer than 0.5.
+
     Example:
         >>> from torch import tensor
         >>> hits(tensor([[0.1, 0.9, 0.8], [0.9, 0.2, 0.8]]), tensor([[2, 1], [0, 1]]))
         tensor([ True, False])
     """
+    if labels.dtype == torch.bool:
+        return ((lengths > PRESENT) == labels).all(dim=1)
     return same_classes(longest(lengths, labels), labels)
 
 

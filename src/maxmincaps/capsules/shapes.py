@@ -11,11 +11,11 @@ Read "batch child parent" as the shape of a tensor. A normalization runs across 
 the children of one parent.
 """
 
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 Images = Float[Tensor, "batch channel height width"]  # pixels in 0…1
-Labels = Int[Tensor, "batch *several"]  # the class of each image, or its several classes
+Labels = Int[Tensor, "batch *several"] | Bool[Tensor, "batch parent"]  # the class of each image, several, or which
 Reconstructions = Float[Tensor, "batch *several channel height width"]  # one for each of the labels
 Parts = Float[Tensor, "batch child part"]  # u_i
 Votes = Float[Tensor, "batch child parent pose"]  # û_j|i

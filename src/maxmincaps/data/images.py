@@ -22,6 +22,8 @@ from maxmincaps.recipe import DataSettings
 Split = Literal["train", "test", "evaluation"]
 """`evaluation` is the test split, or all images of one's own data that has no test split."""
 MOST_SHIFT = 4  # of each of two overlapping images, in pixels each way, on a canvas that has room for it
+OVERLAP_COLOURS = ((0.9, 0.15, 0.75), (0.1, 0.85, 0.25))
+"""Magenta and green, in which two objects are drawn: colour-blind readers tell them apart, and both make white."""
 LUMA = (0.299, 0.587, 0.114)  # weights of red, green and blue in grey (ITU-R BT.601, as Pillow's "L")
 
 
@@ -151,6 +153,12 @@ def _unknown_dataset(path: Path) -> InputError:
 def images_of(settings: DataSettings, split: Split) -> ImageSet:
     """Load the whole split of the dataset that a recipe names, at its size and in its colours."""
     return load(settings.dataset, split, image_size=settings.image_size, grey=settings.grey)
+
+
+def test_images_of(settings: DataSettings) -> ImageSet:
+    """Load the test images of a recipe, in pairs if its images overlap."""
+    test = images_of(settings, "test")
+    return overlapping(test, _pair_generator("test")) if settings.overlap else test
 
 
 def splits(settings: DataSettings) -> Splits:

@@ -12,14 +12,13 @@ from torch import Tensor
 from maxmincaps.analysis import measures
 from maxmincaps.analysis.runs import RunTable, Tables, interval
 from maxmincaps.analysis.verdicts import Bound
+from maxmincaps.data.images import OVERLAP_COLOURS
 from maxmincaps.report.items import COMPARED, PageItem, ReportData, matched_pair
 from maxmincaps.report.style import FULL_WIDTH, line_style, styled
 from maxmincaps.report.table import BEST_NOTE, NONE, OURS, SD_NOTE, Table, best_and_final, with_interval, with_sd
 from maxmincaps.studies.study import Study
 from maxmincaps.training.separation import SHOWN, SHOWN_WRONG, Separation, read_separation
 
-COLOURS = ((0.9, 0.15, 0.75), (0.1, 0.85, 0.25))
-"""Magenta and green: colour-blind readers tell them apart, and pixels of both digits become white."""
 COLUMNS = {
     "Parents, one digit": measures.parents_under_one,
     "Parents, both": measures.parents_under_both,
@@ -178,19 +177,19 @@ def _draw_couplings(axes: Axes, found: Separation, image: int) -> None:
     if len(parents) <= 10:
         axes.set_xticks([*parents], [str(parent) for parent in parents], fontsize=5.5)
         axes.tick_params(length=0, pad=1)
-        for colour, label in zip(COLOURS, labels, strict=True):
+        for colour, label in zip(OVERLAP_COLOURS, labels, strict=True):
             text = axes.get_xticklabels()[label]
             text.set(color=_dark(colour), fontweight="bold", fontsize=7)
 
 
 def _coloured(objects: Float[Tensor, "several channel height width"]) -> Float[np.ndarray, "height width 3"]:
-    colours = torch.tensor(COLOURS)
+    colours = torch.tensor(OVERLAP_COLOURS)
     return torch.einsum("shw,sc->hwc", objects.amax(dim=1), colours).clamp(max=1).numpy()
 
 
 def _write_classes(axes: Axes, names: list[str]) -> None:
     """Write the names of two classes below an image, each in its colour."""
-    for name, colour, place in zip(names, COLOURS, (0.02, 0.98), strict=True):
+    for name, colour, place in zip(names, OVERLAP_COLOURS, (0.02, 0.98), strict=True):
         axes.text(
             place, -0.03, name, transform=axes.transAxes, color=_dark(colour), fontsize=6.5, fontweight="bold",
             ha="left" if place < 0.5 else "right", va="top",

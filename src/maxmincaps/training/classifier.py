@@ -11,23 +11,25 @@ from numpy import ndarray
 from rich.progress import Progress
 from torch import Tensor
 
+from maxmincaps.capsules.losses import PRESENT, hits
 from maxmincaps.capsules.network import CapsNet
 from maxmincaps.data.augment import for_testing, for_training
 from maxmincaps.data.batches import batch_count, generator_for
 from maxmincaps.data.images import ImageSet
 from maxmincaps.errors import DivergedError, InputError, check_name, import_extra
 from maxmincaps.recipe import RENAMED, Recipe, recipe_from
-from maxmincaps.training.evaluate import accuracy, evaluation_batch_size, lengths_of_batches
+from maxmincaps.training.evaluate import evaluation_batch_size, lengths_of_batches
 from maxmincaps.training.prepare import initial_network, threads_of
 from maxmincaps.training.processes import processes_for
 from maxmincaps.training.step import Learner, Tally
 
 import_extra("data", "sklearn")
+from scipy.sparse import issparse  # noqa: E402
 from sklearn.base import BaseEstimator, ClassifierMixin  # noqa: E402
 from sklearn.exceptions import ConvergenceWarning  # noqa: E402
 from sklearn.model_selection import train_test_split  # noqa: E402
 from sklearn.utils.class_weight import compute_class_weight  # noqa: E402
-from sklearn.utils.multiclass import check_classification_targets  # noqa: E402
+from sklearn.utils.multiclass import check_classification_targets, is_multilabel  # noqa: E402
 from sklearn.utils.validation import (  # noqa: E402
     check_is_fitted,
     check_random_state,
@@ -50,7 +52,8 @@ class CapsNetClassifier(ClassifierMixin, BaseEstimator):
 
     Images are (image, height, width), (image, channel, height, width), or rows of pixels. A row whose length is not a
     square is an image one pixel high, unless `image_shape` is given. Pixels of type uint8 are divided by 255, others
-    are not scaled. Labels may be anything that numpy can sort.
+    are not scaled. Labels may be anything that numpy can sort. If an image may have several classes, or none, labels
+    are an indicator matrix of zeros and ones, (image, class), as elsewhere in scikit-learn, and `predict` returns one.
 
     Args:
         normalization: How logits become routing coefficients: a name of `NORMALIZATIONS`.
@@ -58,7 +61,8 @@ class CapsNetClassifier(ClassifierMixin, BaseEstimator):
         epochs: Passes over the images.
         batch_size: Images per step.
         learning_rate: The learning rate after the warm-up.
-        class_weight: `None`, "balanced", or a dictionary from class to weight, as elsewhere in scikit-learn.
+        class_weight: `None`, "balanced", or a dictionary from class to weight, as elsewhere in scikit-learn. Not with
+            several labels.
         patience: Early stopping: stop after this many epochs without a better validation accuracy, and use the weights
             of the best epoch. 0: no validation set and no early stopping.
         validation_fraction: The fraction of the images in the validation set of early stopping, stratified by class.
@@ -69,7 +73,8 @@ class CapsNetClassifier(ClassifierMixin, BaseEstimator):
         verbose: Whether to show a progress bar.
 
     Attributes:
-        classes_: The labels, sorted.
+        classes_: The labels, sorted; the columns of an indicator matrix.
+        multilabel_: Whether the labels are an indicator matrix.
         network_: The trained `CapsNet`, on the CPU.
         recipe_: The recipe that it was trained with.
         loss_curve_: The mean training loss of each epoch.
@@ -112,6 +117,12 @@ class CapsNetClassifier(ClassifierMixin, BaseEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
+    def __sklearn_tags__(self) -> Any:
+        """Return scikit-learn's tags: an image may have several labels."""
+        tags = super().__sklearn_tags__()  # pyrefly: ignore[missing-attribute]
+        tags.classifier_tags.multi_label = True
+        return tags
+
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the parameters; if `deep`, also each entry of `settings` as `settings__NAME`."""
         found = super().get_params(deep)
@@ -128,14 +139,22 @@ class CapsNetClassifier(ClassifierMixin, BaseEstimator):
         return self
 
     def fit(self, X: Any, y: Any) -> Self:
-        """Train on images (see the class) and their labels, (image,)."""
-        X, y = validate_data(self, X, y, allow_nd=True)
+        """Train on images (see the class) and their labels, (image,), or an indicator matrix, (image, class)."""
+        several = np.ndim(y) == 2 or issparse(y)
+        X, y = validate_data(self, X, y, allow_nd=True, multi_output=several and is_multilabel(y))
         check_classification_targets(y)
-        self.classes_, numbers = np.unique(y, return_inverse=True)
+        self.multilabel_ = bool(is_multilabel(y))
+        if self.multilabel_:
+            numbers = (y.toarray() if issparse(y) else y).astype(bool)
+            self.classes_ = np.arange(numbers.shape[1])
+        else:
+            self.classes_, numbers = np.unique(y, return_inverse=True)
         self.image_shape_ = self._shape_of(X)
         self.recipe_ = self._recipe()
         weights = None
         if self.class_weight is not None:
+            if self.multilabel_:
+                raise InputError("class_weight: cannot be used with an indicator matrix of labels")
             weights = torch.from_numpy(compute_class_weight(self.class_weight, classes=self.classes_, y=y)).float()
         images, labels = self._pixels(X), torch.from_numpy(numbers)
         with threads_of(self.recipe_):
@@ -153,14 +172,19 @@ class CapsNetClassifier(ClassifierMixin, BaseEstimator):
         return _lengths(self.network_, self._pixels(X), self.recipe_).double().numpy()
 
     def predict_proba(self, X: Any) -> Float[ndarray, "image parent"]:
-        """Return the lengths divided by their sum, (image, class)."""
+        """Return the lengths divided by their sum, (image, class); with several labels the lengths themselves."""
         lengths = self.lengths(X) + np.finfo(np.float64).tiny
+        if self.multilabel_:
+            return lengths
         return lengths / lengths.sum(axis=1, keepdims=True)
 
     def predict(self, X: Any) -> ndarray:
-        """Return the class with the longest capsule for each image, (image,)."""
-        winners = self.lengths(X).argmax(axis=1)
-        return self.classes_[winners]
+        """Return the class with the longest capsule for each image, (image,).
+
+        With several labels: an indicator matrix, (image, class), of the classes whose capsules are longer than 0.5.
+        """
+        lengths = self.lengths(X)
+        return (lengths > PRESENT).astype(np.int64) if self.multilabel_ else self.classes_[lengths.argmax(axis=1)]
 
     def _recipe(self) -> Recipe:
         for name in self.settings or {}:
@@ -172,7 +196,8 @@ class CapsNetClassifier(ClassifierMixin, BaseEstimator):
     def _validation(self, numbers: ndarray) -> tuple[Tensor, Tensor]:
         """Return the indices of training and validation images."""
         seed, size = self.recipe_.seed % 2**32, self.validation_fraction
-        split = train_test_split(np.arange(len(numbers)), test_size=size, stratify=numbers, random_state=seed)
+        groups = None if self.multilabel_ else numbers
+        split = train_test_split(np.arange(len(numbers)), test_size=size, stratify=groups, random_state=seed)
         train, validation = (torch.from_numpy(np.sort(part)) for part in split)
         return train, validation
 
@@ -199,7 +224,7 @@ class _Training(Learner):
     def __init__(self, recipe: Recipe, images: Pixels, labels: Tensor, classes: int, weights: Tensor | None) -> None:
         names = tuple(str(number) for number in range(classes))
         shape_only = torch.empty(0, *images.shape[1:], dtype=torch.uint8)
-        network = initial_network(recipe, ImageSet(shape_only, labels, names, "X"))
+        network = initial_network(recipe, ImageSet(shape_only, torch.empty(0, dtype=torch.long), names, "X"))
         super().__init__(recipe, processes_for(recipe), network, weights)
         self.images, self.labels = images, labels
         self.losses: list[float] = []
@@ -243,7 +268,7 @@ class _Training(Learner):
     def _validate(self, validation: Tensor, patience: int) -> bool:
         """Evaluate the network, keep its weights if they are the best, and return whether to stop."""
         lengths = _lengths(self.evaluation_network, self.images[validation], self.recipe)
-        score = accuracy(lengths, self.labels[validation])
+        score = hits(lengths, self.labels[validation]).double().mean().item()
         if score > max(self.scores, default=-1.0):
             self.best = deepcopy(self.evaluation_network.state_dict())
         self.scores.append(score)
