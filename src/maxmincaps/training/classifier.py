@@ -119,7 +119,7 @@ class CapsNetClassifier(ClassifierMixin, BaseEstimator):
 
     def __sklearn_tags__(self) -> Any:
         """Return scikit-learn's tags: an image may have several labels."""
-        tags = super().__sklearn_tags__()
+        tags = super().__sklearn_tags__()  # pyrefly: ignore[missing-attribute]
         tags.classifier_tags.multi_label = True
         return tags
 
