@@ -25,7 +25,6 @@ from maxmincaps.training.prepare import class_weights_for, initial_network, lear
 from maxmincaps.training.processes import Processes
 from maxmincaps.training.run import Run
 from maxmincaps.training.schema import Environment, EpochMetrics, RunData, RunResult
-from maxmincaps.training.separation import SEPARATION, separation, separation_tensors
 from maxmincaps.training.step import Learner, Tally
 
 COUPLED_IMAGES = 128  # the number of training images that the routing coefficients of an epoch are described by
@@ -264,8 +263,8 @@ def conclude(trainer: Trainer) -> None:
     answers = {"predictions": longest(lengths, test.labels).to(torch.int16), "labels": test.labels.to(torch.int16)}
     trainer.save("lengths", {"lengths": lengths.half(), **answers})
     trainer.save("trace", _trace(trainer))
-    if found := separation(trainer.evaluation_network, test, for_testing(trainer.recipe)):
-        trainer.save(SEPARATION, separation_tensors(found))
+    if test.objects is not None:
+        _save_separation(trainer)
     result = RunResult(
         best_test_accuracy=final_accuracy if state.best_epoch == state.epoch else _best_test_accuracy(trainer),
         best_epoch=state.best_epoch,
@@ -284,6 +283,14 @@ def conclude(trainer: Trainer) -> None:
         if not trainer.recipe.keep_checkpoint or trainer.recipe.schedule == "cosine":
             with suppress(OSError):  # the run is complete in any case
                 (trainer.run.folder / CHECKPOINT).unlink(missing_ok=True)
+
+
+def _save_separation(trainer: Trainer) -> None:
+    from maxmincaps.training.separation import SEPARATION, separation, separation_tensors  # few trainings need it
+
+    found = separation(trainer.evaluation_network, trainer.splits.test, for_testing(trainer.recipe))
+    if found:
+        trainer.save(SEPARATION, separation_tensors(found))
 
 
 def _best_test_accuracy(trainer: Trainer) -> float:
