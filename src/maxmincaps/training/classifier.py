@@ -140,7 +140,7 @@ class CapsNetClassifier(ClassifierMixin, BaseEstimator):
 
     def fit(self, X: Any, y: Any) -> Self:
         """Train on images (see the class) and their labels, (image,), or an indicator matrix, (image, class)."""
-        several = np.ndim(y) == 2 or issparse(y)
+        several = issparse(y) or np.asarray(y).ndim == 2
         X, y = validate_data(self, X, y, allow_nd=True, multi_output=several and is_multilabel(y))
         check_classification_targets(y)
         self.multilabel_ = bool(is_multilabel(y))
