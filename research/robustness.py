@@ -20,10 +20,11 @@ from scipy.stats import t
 from torch import Generator, Tensor
 from torch.nn import functional
 
-from maxmincaps import Run, load, load_network
+from maxmincaps import CapsNet, Run, load, load_network
 from maxmincaps.data.augment import for_testing
+from maxmincaps.data.batches import as_float
 from maxmincaps.data.images import ImageSet, fixed_subset
-from maxmincaps.training.evaluate import accuracy, class_lengths
+from maxmincaps.training.evaluate import accuracy
 
 IMAGES = 2_000
 Row = dict[str, str | float]
@@ -67,13 +68,11 @@ CHANGES: dict[str, tuple[Callable[[Tensor, float], Tensor], Sequence[float]]] = 
 def measure(folder: Path, test: ImageSet, iterations: Sequence[int]) -> Iterator[Row]:
     """Yield one row for each change, size and number of iterations."""
     run, network = Run(folder), load_network(folder)
-    prepare = for_testing(run.recipe)
-    for count in iterations:
-        network.digits.iterations = count
-        for kind, (change, sizes) in CHANGES.items():
-            for size in sizes:
-                changed = lambda images, change=change, size=size: prepare(change(images, size))  # noqa: E731
-                found = 100 * accuracy(class_lengths(network, test, changed), test.labels)
+    pixels, prepare = as_float(test.images), for_testing(run.recipe)
+    for kind, (change, sizes) in CHANGES.items():
+        for size in sizes:
+            found = accuracies(network, prepare(change(pixels, size)), test.labels, iterations)
+            for count, percent in zip(iterations, found, strict=True):
                 yield {
                     "run": run.folder.name,
                     "normalization": run.recipe.normalization,
@@ -82,8 +81,20 @@ def measure(folder: Path, test: ImageSet, iterations: Sequence[int]) -> Iterator
                     "iterations": count,
                     "change": kind,
                     "size": size,
-                    "accuracy_percent": found,
+                    "accuracy_percent": percent,
                 }
+
+
+@torch.inference_mode()
+def accuracies(network: CapsNet, images: Tensor, labels: Tensor, iterations: Sequence[int]) -> list[float]:
+    """Return the accuracy in percent for each number of routing iterations. PrimaryCaps is computed once for all."""
+    found = []
+    batches = [network.parts(batch) for batch in images.split(500)]
+    for count in iterations:
+        network.digits.iterations = count
+        lengths = torch.cat([network.digits(parts).norm(dim=-1) for parts in batches])
+        found.append(100 * accuracy(lengths, labels))
+    return found
 
 
 def summary(rows: Sequence[Row], iterations: int) -> Iterator[str]:

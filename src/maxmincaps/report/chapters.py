@@ -20,7 +20,7 @@ from maxmincaps.report.style import line_style
 from maxmincaps.report.table import dataset_title
 from maxmincaps.report.variations import PERCENT, ablations, iterations, other_normalizations
 from maxmincaps.studies.study import title_of
-from maxmincaps.studies.table import budget_in_words, has_papers_network, network_in_words
+from maxmincaps.studies.table import budget_in_words, network_in_words, relu_in_words
 from maxmincaps.training.checkpoint import network_for, unfilled_network
 from maxmincaps.training.responses import responses
 from maxmincaps.training.run import Run, RunSummary
@@ -175,9 +175,8 @@ def _panel_titles(groups: list[RunTable]) -> list[str]:
     """Return dataset, network, epochs and ReLU of each group of runs, and the settings that tell equal titles apart."""
     titles = []
     for own in groups:
-        size = "the paper's network" if has_papers_network(own[0]) else network_in_words(own[0])
         recipe = own[0].recipe
-        words = (size, pluralize(recipe.epochs, "epoch"), "ReLU" if recipe.relu else "no ReLU")
+        words = (network_in_words(own[0]), pluralize(recipe.epochs, "epoch"), relu_in_words(own[0]))
         titles.append(f"{dataset_title(own, recipe.dataset)}\n{', '.join(words)}")
     settings = [own[0].recipe.model_dump(exclude={*ROUTING_SETTINGS}) for own in groups]
     recipes = list(zip(titles, settings, strict=True))

@@ -17,6 +17,7 @@ from maxmincaps.report.items import COMPARED, PageItem, ReportData, matched_pair
 from maxmincaps.report.style import FULL_WIDTH, line_style, styled
 from maxmincaps.report.table import BEST_NOTE, NONE, OURS, SD_NOTE, Table, best_and_final, with_interval, with_sd
 from maxmincaps.studies.study import Study
+from maxmincaps.studies.table import network_in_words
 from maxmincaps.training.separation import SHOWN, SHOWN_WRONG, Separation, read_separation
 
 COLUMNS = {
@@ -95,7 +96,7 @@ def compared(study: Study, tables: Tables) -> Table:
     return Table(
         name="overlap-compared",
         caption=f"{study.title}. What Max-Min is claimed to do, and what the runs say.",
-        columns=("Max-Min", "r", OURS, "Verdict"),
+        columns=("Max-Min", "Network", "r", OURS, "Verdict"),
         rows=tuple(rows),
         notes=("A feature belongs to several objects under Max-Min if the last two claims of an r are supported.",),
     )
@@ -104,7 +105,7 @@ def compared(study: Study, tables: Tables) -> Table:
 def _verdict(runs: RunTable, words: str, value: str, numbers: list[float]) -> tuple[str, ...]:
     found = interval(numbers)
     verdict = Bound().verdict(found) if not runs.diverged else "inconclusive: a run diverged"
-    return words, value, with_interval(found), str(verdict)
+    return words, network_in_words(runs[0]), value, with_interval(found), str(verdict)
 
 
 @styled

@@ -23,7 +23,7 @@ TEXTS = tomllib.loads(Path(__file__).with_name("texts.toml").read_text(encoding=
 """Title and caption of each figure and table by name, and notes below tables."""
 BEST_NOTE, SD_NOTE, MARKED_NOTE, REGENERATED_NOTE = TEXTS["notes"].values()
 OURS, DETECTABLE = "Ours (mean, 95 % interval, n)", "Smallest detectable"
-WORDS = {"Normalization", "Measure", "Line", "Setting", "Differs in", "Budget", "Our budget", "Whose"}
+WORDS = {"Normalization", "Network", "Measure", "Line", "Setting", "Differs in", "Budget", "Our budget", "Whose"}
 WORDS |= {"People agree with", "The paper", OURS, DETECTABLE, "Verdict"}
 """Columns that hold text and are left-aligned, as is the first column of every table. Others hold numbers."""
 LATEX = str.maketrans(
@@ -114,9 +114,9 @@ def missing(runs: RunTable) -> str:
     return NO_RESULT if runs else NOT_RUN
 
 
-def budgets(runs: RunTable) -> str:
-    """Return the budget of the runs in words, each once."""
-    return "; ".join(dict.fromkeys(budget_in_words(run) for run in runs))
+def budgets(runs: RunTable, network: bool = True) -> str:
+    """Return the budget of the runs in words, each once; `network` as in `budget_in_words`."""
+    return "; ".join(dict.fromkeys(budget_in_words(run, network) for run in runs))
 
 
 def best_and_final(runs: RunTable, mark: str = "") -> tuple[str, ...]:

@@ -29,7 +29,7 @@ from maxmincaps.report.table import (
     with_sd,
 )
 from maxmincaps.studies.study import LONG, PAPER_SCALE, PaperValue, Study, title_of
-from maxmincaps.studies.table import how_many
+from maxmincaps.studies.table import how_many, network_in_words, relu_in_words
 from maxmincaps.training.responses import responses
 
 BEST = "best_test_accuracy"
@@ -68,28 +68,39 @@ def _lines(study: Study, tables: Tables, dataset: str) -> Iterable[tuple[str, ..
 
 
 def table_1_in_short(study: Study, tables: Tables) -> Table:
-    """Return Table 1 with one line per dataset: that of the paper's network if there is one, else of a smaller one."""
+    """Return Table 1 with one line per dataset and size of network, that of the paper's network first."""
     reported = [name for name in study.datasets if study.reported(BEST, name, "Max-Min")]
     labels = [line.label for line in study.lines]
     in_paper = [line for line in labels if study.reported(BEST, reported[0], line)] if reported else []
-    nothing = RunTable((), study)
-    chosen = {
-        name: next((own.where(dataset=name) for own in tables if name in own.datasets), nothing) for name in reported
-    }
-    ours = [line for line in labels if line in in_paper or any(runs.where(line=line) for runs in chosen.values())]
+    ours = [line for line in labels if line in in_paper or any(runs.where(line=line) for runs in tables)]
     rows = []
-    for dataset, runs in chosen.items():
-        paper = (_reported(study.reported(BEST, dataset, line)) for line in in_paper)
-        here = [runs.of(dataset, line) for line in ours]
-        n = " and ".join(dict.fromkeys(map(how_many, here)))
-        rows.append((LONG.get(dataset, title_of(dataset)), *paper, *map(_in_short, here), n, budgets(runs) or NOT_RUN))
+    for dataset in reported:
+        paper = [_reported(study.reported(BEST, dataset, line)) for line in in_paper]
+        title = LONG.get(dataset, title_of(dataset))
+        for own in [runs for runs in tables if dataset in runs.datasets] or [RunTable((), study)]:
+            runs = own.where(dataset=dataset)
+            here = [runs.of(dataset, line) for line in ours]
+            n = " and ".join(dict.fromkeys(how_many(line) for line in here if line)) or "0"
+            budget = budgets(runs, network=False) or NOT_RUN
+            rows.append((title, _network(runs), *paper, *map(_in_short, here), n, budget))
     return Table(
         name="table-1-in-short",
         caption="Test accuracy (%): the paper's best epoch, and ours, best / final.",
-        columns=("Dataset", *(f"{line}, paper" for line in in_paper), *(f"{line}, ours" for line in ours), *BUDGET),
+        columns=(
+            *("Dataset", "Network"),
+            *(f"{line}, paper" for line in in_paper),
+            *(f"{line}, ours" for line in ours),
+            *BUDGET,
+        ),
         rows=tuple(rows),
         notes=(BEST_NOTE, SD_NOTE),
     )
+
+
+def _network(runs: RunTable) -> str:
+    """Return the size of the network of some runs and whether PrimaryCaps has a ReLU."""
+    words = (f"{network_in_words(run).removesuffix(' network')}, {relu_in_words(run)}" for run in runs)
+    return ", ".join(dict.fromkeys(words)) or NOT_RUN
 
 
 def _in_short(runs: RunTable) -> str:

@@ -89,8 +89,13 @@ def shown_rows(study: Study, rows: Sequence[RunSummary]) -> list[RunSummary]:
     return [row for dataset in sorted(chosen, key=order.index) for row in chosen[dataset][1]]
 
 
-def budget_in_words(row: RunSummary) -> str:
-    """Return epochs, images and other limits of a run, as they stand beside every number."""
+def budget_in_words(row: RunSummary, network: bool = True) -> str:
+    """Return epochs, images and other limits of a run, as they stand beside every number.
+
+    Args:
+        row: The run.
+        network: Whether to name a network that is smaller than the paper's, and one without ReLU.
+    """
     data = row.data
     words = [f"{pluralize(row.recipe.epochs, 'epoch')} of {data.train_images:,} images"]
     if 0 < data.test_images_per_epoch < data.test_images:
@@ -99,8 +104,10 @@ def budget_in_words(row: RunSummary) -> str:
         words.append("in new pairs every epoch")
     if row.recipe.validation:
         words.append(f"best epoch by {row.recipe.validation:,} validation images")
-    if not has_papers_network(row):
+    if network and not has_papers_network(row):
         words.append(network_in_words(row))
+    if network and not row.recipe.relu:
+        words.append(relu_in_words(row))
     if "bf16" in (row.precisions or ""):
         words.append(f"products in {row.precisions}")
     if row.regenerated:
@@ -130,10 +137,17 @@ def how_many(rows: Sequence[RunSummary]) -> str:
 
 
 def network_in_words(run: RunSummary) -> str:
-    """Return the size of a network that is not the paper's: a quarter of its kernels and capsule types, or another."""
+    """Return the size of a network: the paper's, a quarter of its kernels and capsule types, or another."""
+    if has_papers_network(run):
+        return "paper's size"
     types, paper = _types(run)
     quarter = (4 * run.recipe.conv_channels, 4 * types) == (_SIZES["conv_channels"], paper)
     return "quarter-size network" if quarter else "not the paper's network"
+
+
+def relu_in_words(run: RunSummary) -> str:
+    """Return whether PrimaryCaps of a run has a ReLU."""
+    return "ReLU" if run.recipe.relu else "no ReLU"
 
 
 def has_papers_network(row: RunSummary) -> bool:
