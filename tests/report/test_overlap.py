@@ -47,9 +47,9 @@ def test_committed_runs_give_a_figure_a_table_and_verdicts(collected):
     }
     assert [row[:2] for row in lines.content.rows] == [("Softmax", "3"), ("Max-Min", "3")]
     assert "–" not in " ".join(cell for row in lines.content.rows for cell in row[2:9])
-    assert [row[1] for row in verdicts.content.rows] == ["3"] * 3
+    assert [row[2] for row in verdicts.content.rows] == ["3"] * 3
     assert {row[-1] for row in verdicts.content.rows} <= {"supported", "refuted", "inconclusive"}
-    assert all("n = 3" in row[2] for row in verdicts.content.rows)
+    assert all("n = 3" in row[3] for row in verdicts.content.rows)
 
 
 def test_runs_of_earlier_versions_without_the_file_have_accuracies_and_no_figure(collected, tmp_path):
