@@ -22,6 +22,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from maxmincaps.capsules import compiled
 from maxmincaps.capsules.normalizations import NormalizationChoice, normalization_of
 from maxmincaps.capsules.shapes import Couplings, Logits, Parts, Poses, Votes, Weights
 from maxmincaps.errors import InputError
@@ -133,12 +134,16 @@ CACHE_BYTES, DEVICE_BYTES = 6 * 2**20, 2**30
 
 
 @torch.no_grad()
-def votes_in_pieces(parts: Parts, weights: Weights) -> Iterator[HeldVotes]:
+def votes_in_pieces(parts: Parts, weights: Weights) -> Iterator[VoteProducts]:
     """Form the votes û_ij = W_ij u_i of a few images at a time, without a graph.
 
     All votes of a batch of 128 would be 94 MB, which each iteration would fetch twice. Those of a few images stay in
-    the processor's cache through all iterations. An accelerator has more room; large images fill that too.
+    the processor's cache through all iterations. An accelerator has more room; large images fill that too. Compiled
+    kernels form no votes and take the whole batch.
     """
+    if compiled.suits(parts, weights):
+        yield compiled.CompiledVotes(parts, weights)
+        return
     size = weights[..., 0].numel() * weights.element_size()
     images = max(1, (CACHE_BYTES if parts.device.type == "cpu" else DEVICE_BYTES) // size)
     # "child parent pose part -> part parent pose child"
@@ -172,6 +177,8 @@ class FinalWeightedSum(torch.autograd.Function):
     def backward(ctx: Any, grad_sums: Tensor) -> tuple[None, None, Tensor, Tensor]:  # pyrefly: ignore[bad-override]
         """Return the gradients of parts and weights."""
         couplings, parts, weights = ctx.saved_tensors
+        if compiled.suits(grad_sums, couplings, parts, weights):
+            return None, None, *compiled.gradients(grad_sums, couplings, parts, weights)
         # "batch child part -> batch part child", children innermost: scaling by couplings runs along whole rows
         numbers = parts.to(weights.dtype).mT.contiguous()
         # "child parent pose part -> parent (part child) pose"
