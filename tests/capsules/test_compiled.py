@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from maxmincaps import NORMALIZATIONS, RoutedCapsules
 from maxmincaps.capsules import compiled
+from maxmincaps.errors import InputError
 
 pytest.importorskip("numba")
 
@@ -56,6 +57,24 @@ def test_every_normalization_routes_the_same_way_in_the_network_of_a_quarter_siz
         patch.setattr(compiled, "suits", lambda *_: False)
         other = layer(parts)
     torch.testing.assert_close(mine, other, rtol=1e-4, atol=1e-5)
+
+
+def test_children_of_16_bits_are_routed_in_32_bits():
+    torch.manual_seed(0)
+    layer, parts = RoutedCapsules(9, 3), torch.randn(4, 9, 8).bfloat16()
+    *mine, grad_parts, _ = routed(layer, parts)
+    *other, other_grad_parts, _ = plainly(layer, parts)
+    assert grad_parts.dtype == torch.bfloat16
+    assert mine[-1].dtype == torch.float32
+    torch.testing.assert_close(mine[-1], other[-1], rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(grad_parts, other_grad_parts, rtol=0.02, atol=1e-3)
+
+
+@pytest.mark.parametrize("wrong", [torch.rand(4, 9, 1), torch.rand(4, 8, 3), torch.rand(4, 9, 3).double()])
+def test_coefficients_of_another_shape_or_dtype_are_refused(wrong):
+    votes = compiled.CompiledVotes(torch.randn(4, 9, 8), RoutedCapsules(9, 3).weights)
+    with pytest.raises(InputError, match="normalization"):
+        votes.weighted_sum(wrong)
 
 
 def test_the_number_of_threads_does_not_change_the_bits():

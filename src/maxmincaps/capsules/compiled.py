@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from maxmincaps.capsules.shapes import Couplings, Logits, Parts, Poses, Weights
+from maxmincaps.errors import InputError
 
 
 @cache
@@ -19,7 +20,7 @@ def load_kernels() -> ModuleType | None:
     try:
         import numba
 
-        if numba.config.DISABLE_JIT:
+        if getattr(numba.config, "DISABLE_JIT", False):
             return None
         from maxmincaps.capsules import kernels
     except (ImportError, RuntimeError):  # numba raises RuntimeError where it finds no folder for its cache
@@ -56,7 +57,18 @@ class CompiledVotes:
         return self._parts.new_zeros(batch, self.parents, children).mT
 
     def weighted_sum(self, couplings: Couplings) -> Poses:
-        """Return Σ_i c_ij û_ij."""
+        """Return Σ_i c_ij û_ij.
+
+        Raises:
+            InputError: If the coefficients, of a normalization of the user's own, do not have the logits' shape and
+                dtype. A kernel would read beyond them.
+        """
+        batch, _, children = self._parts.shape
+        if couplings.shape != (batch, children, self.parents) or couplings.dtype != self._parts.dtype:
+            raise InputError(
+                f"the normalization was expected to return {self._parts.dtype} of {(batch, children, self.parents)}, "
+                f"as its logits are, found {couplings.dtype} of {tuple(couplings.shape)}"
+            )
         sums = self._parts.new_empty(len(self._parts), self.parents, self.pose)
         _run("weighted_sums", len(sums), self._parts, self._weights, couplings.mT.contiguous(), sums)
         return sums

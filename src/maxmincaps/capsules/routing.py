@@ -141,6 +141,7 @@ def votes_in_pieces(parts: Parts, weights: Weights) -> Iterator[VoteProducts]:
     the processor's cache through all iterations. An accelerator has more room; large images fill that too. Compiled
     kernels form no votes and take the whole batch.
     """
+    parts = parts.to(weights.dtype)
     if compiled.suits(parts, weights):
         yield compiled.CompiledVotes(parts, weights)
         return
@@ -149,7 +150,7 @@ def votes_in_pieces(parts: Parts, weights: Weights) -> Iterator[VoteProducts]:
     # "child parent pose part -> part parent pose child"
     by_part = weights.permute(3, 1, 2, 0).contiguous()
     buffer = by_part.new_empty(min(images, len(parts)), *by_part.shape[1:])
-    for piece in parts.to(weights.dtype).split(images):
+    for piece in parts.split(images):
         # "image child part -> part image 1 1 child"
         numbers = piece.permute(2, 0, 1).contiguous()[:, :, None, None]
         votes = buffer[: len(piece)]
@@ -177,10 +178,12 @@ class FinalWeightedSum(torch.autograd.Function):
     def backward(ctx: Any, grad_sums: Tensor) -> tuple[None, None, Tensor, Tensor]:  # pyrefly: ignore[bad-override]
         """Return the gradients of parts and weights."""
         couplings, parts, weights = ctx.saved_tensors
-        if compiled.suits(grad_sums, couplings, parts, weights):
-            return None, None, *compiled.gradients(grad_sums, couplings, parts, weights)
+        children_parts = parts.to(weights.dtype)
+        if compiled.suits(grad_sums, couplings, children_parts, weights):
+            grad_parts, grad_weights = compiled.gradients(grad_sums, couplings, children_parts, weights)
+            return None, None, grad_parts.to(parts.dtype), grad_weights
         # "batch child part -> batch part child", children innermost: scaling by couplings runs along whole rows
-        numbers = parts.to(weights.dtype).mT.contiguous()
+        numbers = children_parts.mT.contiguous()
         # "child parent pose part -> parent (part child) pose"
         columns = weights.permute(1, 3, 0, 2).flatten(1, 2).contiguous()
         grad_numbers, grad_columns = torch.zeros_like(numbers), torch.empty_like(columns)
