@@ -28,14 +28,20 @@ def load_kernels() -> ModuleType | None:
     return kernels
 
 
-def suits(*tensors: Tensor) -> bool:
-    """Return whether the compiled kernels take these tensors."""
+PARENT_BYTES = 2 * 2**20
+"""The largest size of one parent's weights for which the kernels are used; a processor's cache holds them."""
+
+
+def suits(weights: Weights, *tensors: Tensor) -> bool:
+    """Return whether the compiled kernels take W, (child, parent, pose, part), and the tensors that go with it."""
+    if weights.numel() * weights.element_size() > PARENT_BYTES * weights.shape[1]:
+        return False
     return all(
         type(tensor) in (Tensor, nn.Parameter)
         and tensor.dtype == torch.float32
         and tensor.device.type == "cpu"
         and tensor.numel() > 0
-        for tensor in tensors
+        for tensor in (weights, *tensors)
     ) and (load_kernels() is not None)
 
 

@@ -142,7 +142,7 @@ def votes_in_pieces(parts: Parts, weights: Weights) -> Iterator[VoteProducts]:
     kernels form no votes and take the whole batch.
     """
     parts = parts.to(weights.dtype)
-    if compiled.suits(parts, weights):
+    if compiled.suits(weights, parts):
         yield compiled.CompiledVotes(parts, weights)
         return
     size = weights[..., 0].numel() * weights.element_size()
@@ -179,7 +179,7 @@ class FinalWeightedSum(torch.autograd.Function):
         """Return the gradients of parts and weights."""
         couplings, parts, weights = ctx.saved_tensors
         children_parts = parts.to(weights.dtype)
-        if compiled.suits(grad_sums, couplings, children_parts, weights):
+        if compiled.suits(weights, grad_sums, couplings, children_parts):
             grad_parts, grad_weights = compiled.gradients(grad_sums, couplings, children_parts, weights)
             return None, None, grad_parts.to(parts.dtype), grad_weights
         # "batch child part -> batch part child", children innermost: scaling by couplings runs along whole rows

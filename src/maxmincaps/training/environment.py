@@ -49,6 +49,8 @@ def environment(device: "torch.device", precision: str = "fp32") -> Environment:
     """Return the description of this machine and software."""
     import torch
 
+    from maxmincaps.capsules.compiled import load_kernels
+
     # From Ampere on, cuDNN rounds the factors of single-precision products by default.
     in_tf32 = (
         device.type == "cuda" and torch.backends.cudnn.allow_tf32 and torch.cuda.get_device_capability(device) >= (8,)
@@ -64,6 +66,7 @@ def environment(device: "torch.device", precision: str = "fp32") -> Environment:
         device=torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
         precision="fp32, convolutions tf32" if in_tf32 and precision == "fp32" else precision,
         threads=torch.get_num_threads(),
+        numba=version("numba") if device.type == "cpu" and load_kernels() else None,
     )
 
 

@@ -117,6 +117,8 @@ class Environment(RunFile):
     device: str = ""
     precision: str = ""
     threads: PositiveInt = 1
+    numba: str | None = None
+    """The version of numba, if routing used its compiled kernels. Bits differ with and without them."""
     continued: tuple[dict[str, Any], ...] = ()
     """What differed each time a stopped run was continued."""
 
