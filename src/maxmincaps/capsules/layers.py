@@ -232,7 +232,10 @@ class RoutedCapsules(ScaledWeights):
             first = torch.tensor([self.normalization.start_for(parents)])
             last = self.normalization(self.logit_gain * self._typical_logits())
         if not last.isfinite().all():
-            raise InputError("the normalization was expected to give finite couplings for finite logits, and did not")
+            raise InputError(
+                "the normalization was expected to give finite couplings for finite logits, found infinity or NaN; "
+                "check it for divisions by zero and overflow"
+            )
         # The couplings of a lone parent may all be zero, as equal logits give Max-Min's lower bound.
         return last if self.iterations > 1 and last.any() else first
 

@@ -58,7 +58,7 @@ def check_recipe(recipe: Recipe, images: Splits) -> None:
     if smallest < recipe.processes:
         raise InputError(
             f"the last batch of an epoch has {smallest} of {len(train)} images, too few for {recipe.processes} "
-            f"processes; choose another batch size than {recipe.batch_size}"
+            f"processes; choose another batch_size than {recipe.batch_size}"
         )
 
 

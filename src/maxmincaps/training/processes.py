@@ -147,7 +147,9 @@ def processes_for(recipe: Recipe) -> Processes:
         raise InputError(f"{count} processes take a device each: expected {device.type}, found {device}")
     if count > 1 and device.type != "cpu" and torch.accelerator.device_count() < count:
         found = torch.accelerator.device_count()
-        raise InputError(f"{count} processes take a device each: found {found} of {device.type} (add --device cpu?)")
+        raise InputError(
+            f"{count} processes take a device each: found {found} of {device.type}; use fewer processes or --device cpu"
+        )
     return Processes(device, precision_on(device, recipe), count)
 
 

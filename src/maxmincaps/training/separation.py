@@ -224,6 +224,6 @@ def add_separation(folder: Path | str) -> Path:
     run, path = Run(Path(folder)), Path(folder) / f"{SEPARATION}.safetensors"
     found = separation(load_network(run.folder, "last"), images_seen(run).test, for_testing(run.recipe))
     if found is None:
-        raise InputError(f"{folder}: expected routed capsules behind Conv1, trained on overlapping images")
+        raise InputError(f"{folder}: expected a run with Conv1 and routed capsules, trained on overlapping images")
     save_tensors(path, separation_tensors(found))
     return path

@@ -154,7 +154,10 @@ class Trainer(Learner):
         if theirs.schedule != "cosine":  # the learning rates of other schedules do not depend on the number of epochs
             theirs = theirs.with_changes(epochs=self.recipe.epochs)
         if theirs.fingerprint() != self.recipe.fingerprint():
-            raise InputError(f"{path}: is of recipe {theirs.fingerprint()}, expected {self.recipe.fingerprint()}")
+            raise InputError(
+                f"{path}: is of recipe {theirs.fingerprint()}, expected recipe {self.recipe.fingerprint()}; "
+                "choose another folder"
+            )
         load_weights(self.plain_network, part("network."), path, in_place=True)
         checkpoint.restore_optimizer(self.optimizer, part("optimizer."), path)
         if self.averaged:
