@@ -13,6 +13,7 @@ from maxmincaps.data.cache import cache_folder, manifest_of
 from maxmincaps.data.catalog import DATASETS
 from maxmincaps.data.images import ImageSet, coloured, load
 from maxmincaps.errors import InputError, check_name
+from maxmincaps.wording import pluralize
 
 Cache = Annotated[Path | None, Parameter(help="Folder of all datasets. Default: $MAXMINCAPS_CACHE, or the platform's.")]
 Source = Literal["official", "package", "npm", "debian", "pip", "installed", "regenerated"]
@@ -70,7 +71,7 @@ def check(*, cache: Cache = None) -> None:
         console.print_line(f"{name}: {'; '.join(problems) or 'complete'}")
         damaged += bool(problems)
     if damaged:
-        raise InputError(f"damaged datasets: {damaged}; `maxmincaps data get NAME` downloads a dataset again")
+        raise InputError(f"{pluralize(damaged, 'damaged dataset')}; `maxmincaps data get NAME` downloads one again")
 
 
 def show(
