@@ -160,7 +160,7 @@ def export(
     """
     made = " in a new folder" if out and not out.parent.exists() else ""
     if couplings and to not in ("onnx", "torch"):
-        raise InputError(f"--couplings is for --to onnx and --to torch only; --to {to} writes the whole network")
+        raise InputError(f"--couplings is for onnx and torch programs; leave it out, as {to} has the whole network")
     if to == "hub":
         from maxmincaps.export.card import save_for_hub
 
