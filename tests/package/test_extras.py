@@ -17,6 +17,7 @@ MODULES = {
     "app": ["gradio", "uvicorn", "starlette", "fastapi"],
     "export": ["onnx", "onnxscript", "onnxruntime"],
     "tensorboard": ["tensorboard"],
+    "fast": ["numba"],
 }
 """What each part brings, by the names under which it is imported."""
 
@@ -112,7 +113,9 @@ def test_the_core_does_its_commands_and_every_other_names_the_part_that_it_lacks
 
 def test_every_part_of_the_package_is_tried_alone():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert set(project["optional-dependencies"]) - {"all", "dev"} == set(MODULES) == set(LACKING.values())
+    assert (
+        set(project["optional-dependencies"]) - {"all", "dev"} == set(MODULES) == {*LACKING.values(), "fast"}
+    )  # no command needs `fast`
 
 
 def test_the_quickstart_installs_what_it_needs_and_what_it_suggests_at_its_end():
@@ -159,6 +162,7 @@ ALONE = {
     "tensorboard": [f"train --out runs/board --dataset images.npz --tensorboard board {SIZES}"],
     "app": [],
     "cluster": [],
+    "fast": [],
 }
 """The commands of each part. Those of `app` and `cluster` serve until they are stopped, and have scripts."""
 

@@ -9,12 +9,18 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from maxmincaps import Recipe, fit, fold_multipliers, load_network
+from maxmincaps import CapsNet, Recipe, fit, fold_multipliers, load_network
 from maxmincaps.data.images import splits
 from maxmincaps.errors import InputError
 from maxmincaps.training import processes
 from maxmincaps.training.checkpoint import CHECKPOINT
-from maxmincaps.training.evaluate import accuracy, class_lengths, coupling_statistics, evaluation_batch_size
+from maxmincaps.training.evaluate import (
+    accuracy,
+    class_lengths,
+    coupling_statistics,
+    evaluation_batch_size,
+    lengths_of_batches,
+)
 from maxmincaps.training.prepare import initial_network
 from maxmincaps.training.responses import responses
 from tests.conftest import TINY
@@ -176,3 +182,24 @@ def test_validation_images_decide_what_is_best_and_the_test_set_only_reports(tin
     assert run.history[-1].validation_accuracy == accuracy(lengths, validation.labels)
     assert run.result.best_chosen_by == "validation"
     assert run.history[0].test_accuracy is None
+
+
+class Doubled(CapsNet):
+    def forward(self, images, labels=None):
+        output = super().forward(images, labels)
+        return output._replace(lengths=2 * output.lengths)
+
+
+def test_evaluation_does_not_reconstruct_and_heeds_hooks_and_other_networks():
+    sizes = {"image_shape": (1, 12, 12), "conv_channels": 4, "conv_kernel": 3, "types": 2, "primary_kernel": 3}
+    network, images, decoded = CapsNet(**sizes), torch.rand(5, 1, 12, 12), []
+    network.decoder.register_forward_hook(lambda *_: decoded.append(True))
+    lengths = network(images).lengths.detach()
+    decoded.clear()
+    assert torch.equal(lengths_of_batches(network, [images]), lengths)
+    assert not decoded
+    doubled = Doubled(**sizes)
+    doubled.load_state_dict(network.state_dict())
+    assert torch.equal(lengths_of_batches(doubled, [images]), 2 * lengths)
+    network.register_forward_hook(lambda _network, _images, output: output._replace(lengths=3 * output.lengths))
+    assert torch.equal(lengths_of_batches(network, [images]), 3 * lengths)

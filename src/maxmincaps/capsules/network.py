@@ -216,6 +216,10 @@ class CapsNet(nn.Module):
         """
         return self.output(self.digits(self.parts(images)), labels)
 
+    def lengths(self, images: Images) -> Lengths:
+        """Return the length of each class capsule, (batch, class), without reconstructing the images."""
+        return self.digits(self.parts(images)).norm(dim=-1)
+
     def parts(self, images: Images) -> Parts:
         """Return the poses of the PrimaryCaps capsules, (batch, child, part): the children of routing."""
         check_input(self, images, ("batch", *self.image_shape))

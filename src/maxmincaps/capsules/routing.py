@@ -23,6 +23,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from maxmincaps.capsules import compiled
 from maxmincaps.capsules.normalizations import NormalizationChoice, normalization_of
 from maxmincaps.capsules.shapes import Couplings, Logits, Parts, Poses, Votes, Weights
 from maxmincaps.errors import InputError
@@ -134,18 +135,23 @@ CACHE_BYTES, DEVICE_BYTES = 6 * 2**20, 2**30
 
 
 @torch.no_grad()
-def votes_in_pieces(parts: Parts, weights: Weights) -> Iterator[HeldVotes]:
+def votes_in_pieces(parts: Parts, weights: Weights) -> Iterator[VoteProducts]:
     """Compute the votes û_ij = W_ij u_i of a few images at a time, without autograd.
 
     All votes of a batch of 128 would take 94 MB, and each iteration would read them twice. Those of a few images stay
     in the processor's cache for all iterations. An accelerator has more memory, but not enough for large images.
+    Compiled kernels never store the votes, and take the whole batch.
     """
+    parts = parts.to(weights.dtype)
+    if compiled.suits(parts, weights):
+        yield compiled.CompiledVotes(parts, weights)
+        return
     size = weights[..., 0].numel() * weights.element_size()
     images = max(1, (CACHE_BYTES if parts.device.type == "cpu" else DEVICE_BYTES) // size)
     # "child parent pose part -> part parent pose child"
     by_part = weights.permute(3, 1, 2, 0).contiguous()
     buffer = by_part.new_empty(min(images, len(parts)), *by_part.shape[1:])
-    for piece in parts.to(weights.dtype).split(images):
+    for piece in parts.split(images):
         # "image child part -> part image 1 1 child"
         numbers = piece.permute(2, 0, 1).contiguous()[:, :, None, None]
         votes = buffer[: len(piece)]
@@ -173,8 +179,12 @@ class FinalWeightedSum(torch.autograd.Function):
     def backward(ctx: Any, grad_sums: Tensor) -> tuple[None, None, Tensor, Tensor]:  # pyrefly: ignore[bad-override]
         """Return the gradients of parts and weights."""
         couplings, parts, weights = ctx.saved_tensors
+        children_parts = parts.to(weights.dtype)
+        if compiled.suits(grad_sums, couplings, children_parts, weights):
+            grad_parts, grad_weights = compiled.gradients(grad_sums, couplings, children_parts, weights)
+            return None, None, grad_parts.to(parts.dtype), grad_weights
         # "batch child part -> batch part child", children innermost: scaling by couplings runs along whole rows
-        numbers = parts.to(weights.dtype).mT.contiguous()
+        numbers = children_parts.mT.contiguous()
         # "child parent pose part -> parent (part child) pose"
         columns = weights.permute(1, 3, 0, 2).flatten(1, 2).contiguous()
         grad_numbers, grad_columns = torch.zeros_like(numbers), torch.empty_like(columns)
