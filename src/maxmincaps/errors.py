@@ -58,4 +58,6 @@ def import_extra(name: str, module: str) -> ModuleType:
             raise
         # With this Python, as its environment may not be the active one.
         install = f"{quote(sys.executable)} -m pip install -e '.[{name}]'"
-        raise InputError(f"this needs the optional part {name}; where maxmincaps was checked out: {install}") from None
+        raise InputError(
+            f"this needs the optional part {name}; install it in the folder of the clone with {install}"
+        ) from None

@@ -51,32 +51,39 @@ class DataSettings(Settings):
     train_images: int | None = Field(None, ge=1)
     """Train on the first N training images only. Default: all."""
     test_images: int | None = Field(None, ge=1)
-    """Evaluate each epoch on N fixed test images only. The final accuracy is always that of all. Default: all."""
+    """After each epoch, evaluate on N fixed test images only. Default: all. The test accuracies in the result always
+    use all test images."""
     validation: int = Field(0, ge=0)
     """Hold out the last N training images as the validation set: it, not the test set, then chooses the best epoch."""
     image_size: int | None = Field(None, ge=1)
     """Resize the images to N×N. Default: no change; for your own folder, the size of its first image."""
     grey: bool | None = None
-    """Turn images grey (or, with --no-grey, coloured). Default: no change; for your own folder, as its first image."""
+    """Convert images to grey (or, with --no-grey, to three colour channels). Default: no change; for your own folder,
+    as its first image."""
     overlap: bool = False
-    """Lay over every image one of another class, both shifted by up to 4 pixels each way. An image then has two labels,
-    and its accuracy counts both. `--dataset multi-mnist` is mnist with this (Sabour et al., section 6)."""
+    """Overlay every image with one of another class, both shifted by up to 4 pixels each way. An image then has two
+    labels, and counts as right only if both are found. `--dataset multi-mnist` is mnist with this setting (Sabour et
+    al., section 6)."""
     crop: int | None = Field(None, ge=0)
-    """Random N×N windows for training, the central one for testing; 0 for none. Default: 24 for cifar10, else none."""
+    """Crop images to N×N pixels: random windows in training, the central one in testing. 0: no cropping. Default: 24
+    for cifar10, else no cropping."""
     shift: int = Field(0, ge=0, le=10_000)
-    """Translate training images by up to N whole pixels each way, zeros outside."""
+    """Shift training images by up to N whole pixels each way, with zeros outside."""
     rotate: float = Field(0.0, ge=0, le=180)
-    """Rotate training images about their centre by up to N degrees, zeros outside."""
+    """Rotate training images about their centre by up to N degrees, with zeros outside."""
     flip: bool = False
     """Mirror half of the training images left to right. Not in the paper."""
     brightness: float = Field(0.0, ge=0, le=1)
-    """Add a random number of up to ± this size to all pixels of a training image. Not in the paper."""
+    """Add one random number between −X and X to all pixels of a training image. Not in the paper."""
     whiten: bool = False
     """Scale each image to mean 0 and variance 1, as Sabour et al. did for CIFAR10. Not in the paper."""
 
 
 class NetworkSettings(Settings):
-    """Settings of the network. The defaults are the paper's. The images set its size, channels and classes."""
+    """Settings of the network. The defaults are the paper's, except that PrimaryCaps has no ReLU (`relu`).
+
+    The input size, the input channels and the number of classes follow from the images.
+    """
 
     normalization: str = "max-min"
     """How a child's logits become its routing coefficients (couplings): softmax, max-min, winner-take-all, sum,
@@ -91,8 +98,8 @@ class NetworkSettings(Settings):
     """The routing coefficients of the first iteration. Default: the normalization's own (1.0; softmax: 1/parents;
     leaky-softmax: 1/(parents + 1))."""
     logit_gain: float = Field(1.0, gt=0)
-    """Factor on the logits before they are normalized. Max-Min does not depend on it; a large one makes
-    Softmax's coefficients sharper."""
+    """Multiply the logits by this factor before they are normalized. Max-Min does not depend on it; a large factor
+    makes Softmax's coefficients sharper."""
     full_backpropagation: bool = False
     """Backpropagate through all routing iterations, as Sabour's code does. The paper does not."""
     routing_bias: bool = False
@@ -101,9 +108,9 @@ class NetworkSettings(Settings):
     """Layers before PrimaryCaps: the paper's Conv1, or `deep`, several 3×3 convolutions with batch norm that reduce
     images of any size to at most 16×16 places. Use `deep` for images larger than 40×40."""
     head: Literal["capsules", "linear"] = "capsules"
-    """Layer of the classes: routed capsules, or a linear classifier as a baseline."""
+    """The last layer: routed class capsules, or a linear classifier as a baseline."""
     conv_channels: int = Field(256, ge=1)
-    """Kernels of Conv1."""
+    """Number of kernels (output channels) of Conv1."""
     conv_kernel: int = Field(9, ge=1)
     """Kernel size of Conv1."""
     conv_stride: int = Field(1, ge=1)
@@ -115,17 +122,18 @@ class NetworkSettings(Settings):
     primary_stride: int = Field(2, ge=1)
     """Stride of PrimaryCaps."""
     padding: Literal["valid", "same"] = "valid"
-    """Zero padding of both convolutions. The paper's figures fit `valid`."""
+    """Zero padding of both convolutions: none (`valid`), or half of an odd kernel on each side (`same`). The paper's
+    figures fit `valid`."""
     part_pose: int = Field(8, ge=1)
-    """Numbers in a PrimaryCaps capsule."""
+    """Number of components of a PrimaryCaps capsule."""
     class_pose: int = Field(16, ge=1)
-    """Numbers in a class capsule."""
+    """Number of components of a class capsule."""
     relu: bool = False
-    """ReLU in PrimaryCaps, as in the paper's text. With it many capsules become inactive (docs/results.md)."""
+    """Apply a ReLU in PrimaryCaps, as in the paper's text. With it many capsules become inactive (docs/results.md)."""
     squash_parts: bool = True
     """Squash the capsules of PrimaryCaps."""
     primary_scale: float = Field(1.0, gt=0)
-    """PrimaryCaps' pre-activations are multiplied by this. (Sabour's code divides them by the number of types.)"""
+    """Multiply the pre-activations of PrimaryCaps by this. (Sabour's code divides them by the number of types.)"""
     scale_primary_bias: bool = True
     """Multiply the bias of PrimaryCaps by `primary_scale` too. (Sabour's code adds it after the division.)"""
     primary_bias: float | None = None
@@ -144,7 +152,8 @@ class TrainingSettings(Settings):
     patience: int = Field(0, ge=0)
     """Stop early after N epochs without a better accuracy on the validation set (--validation). 0: never."""
     init_from: str | None = None
-    """Start from the weights of another run or hub folder (fine-tuning). Layers whose classes differ start anew."""
+    """Start from the weights of another run or hub folder (fine-tuning). If its classes differ, the layers that depend
+    on the classes are initialised anew."""
     optimizer: Literal["adam", "adamw"] = "adam"
     """The optimizer. The paper uses Adam."""
     weight_decay: float = Field(0.01, ge=0)
@@ -153,48 +162,50 @@ class TrainingSettings(Settings):
     """Scale gradients down to this norm where they exceed it. Default: no clipping."""
     class_weights: tuple[PositiveFloat, ...] | Literal["balanced"] | None = None
     """Weight of each class in the margin loss, such as 1,2.5,1, or `balanced` for weights inversely proportional to the
-    number of its training images. Default: all 1."""
+    number of training images of the class. Default: all 1."""
     batch_size: int = Field(128, ge=1)
-    """Images per step, over all processes."""
+    """Images per step, summed over all processes."""
     learning_rate: float = Field(1e-3, gt=0)
     """The learning rate at the start, after the warm-up."""
     decay: float = Field(0.96, gt=0, le=1)
-    """Under the schedule `decay`, the factor of the learning rate over --decay-steps steps, applied continuously."""
+    """Under the schedule `decay`, the learning rate is multiplied by this every --decay-steps steps, continuously."""
     decay_steps: int = Field(2000, ge=1)
-    """Steps over which the learning rate decays by `decay`."""
+    """Number of steps over which the learning rate is multiplied by --decay."""
     schedule: Literal["decay", "cosine", "constant"] = "decay"
-    """How the learning rate falls: by `decay`, along half a cosine to its smallest value at the last step, or not."""
+    """How the learning rate falls: exponentially (`decay`), along half a cosine to --min-learning-rate at the last step
+    (`cosine`), or not at all (`constant`)."""
     warmup: int = Field(50, ge=0)
     """Steps over which the learning rate rises to its full value at the start."""
     min_learning_rate: float = Field(1e-6, ge=0)
     """The learning rate never falls below this."""
     margin_high: float = Field(0.9, ge=0, le=1)
-    """m⁺: the smallest length of the true class without a loss."""
+    """m⁺ of the margin loss: from this length on, the capsule of the true class has no loss."""
     margin_low: float = Field(0.1, ge=0, le=1)
-    """m⁻: the largest length of any other class without a loss."""
+    """m⁻ of the margin loss: up to this length, the capsule of any other class has no loss."""
     down_weight: float = Field(0.5, ge=0)
     """λ: the weight of the absent classes in the margin loss."""
     reconstruction_weight: float = Field(0.0005, ge=0)
-    """The weight of the squared error of a reconstructed pixel. (Sabour's code: 20 times as much.)"""
+    """The weight of the reconstruction loss, the sum of squared pixel errors. (Sabour's code: 20 times as much.)"""
     initial_values: Literal["torch", "sabour", "as-coded"] = "torch"
-    """Initial weights of convolutions and decoder: PyTorch's own, or those of Sabour's code (`sabour`). `as-coded`
-    draws W from the truncated normal distribution of that code too."""
+    """Initial weights of convolutions and decoder: PyTorch's own (`torch`), or those of Sabour's code (`sabour`).
+    `as-coded` also draws W from the truncated normal distribution of that code."""
     layer_rates: Literal["fast", "slow"] = "fast"
-    """The layer-wise learning rates and the initial size of W: `fast` for little data or time; `slow`, a small W with a
-    small rate, as in the recipe `thorough` (docs/training.md)."""
+    """The rule for layer-wise learning rates and the initial size of W (docs/training.md): `fast` for little data or
+    time; `slow`, a small W with a small learning rate, for much (recipe `thorough`)."""
     vote_sigma: float | None = Field(None, gt=0)
-    """Standard deviation of W's initial values. Default: by --layer-rates."""
+    """Standard deviation of the initial values of W. Default: computed by --layer-rates."""
     vote_rate: float | None = Field(None, gt=0)
-    """W's learning rate as a multiple of the learning rate. Default: by --layer-rates."""
+    """Learning rate of W as a multiple of --learning-rate. Default: computed by --layer-rates."""
     primary_rate: float | None = Field(None, gt=0)
-    """PrimaryCaps' learning rate as a multiple of the learning rate. Default: by --layer-rates."""
+    """Learning rate of PrimaryCaps as a multiple of --learning-rate. Default: computed by --layer-rates."""
     ema_decay: float = Field(0.999, ge=0, lt=1)
-    """Decay of the exponential moving average (EMA) of the weights, which is evaluated and saved; smaller in the first
-    thousands of steps. 0: no average."""
+    """Decay of the exponential moving average (EMA) of the weights, which is evaluated and saved. It is smaller in the
+    first thousands of steps. 0: evaluate and save the weights themselves."""
     non_finite: Literal["stop", "skip"] = "stop"
-    """If a loss or gradient is not finite: stop the run, or skip that step and count it."""
+    """What to do if a loss or gradient is infinite or not a number: stop the run, or skip that step and count it."""
     precision: Literal["fp32", "bf16"] = "fp32"
-    """Arithmetic of the large products in training; bf16 where the processor has it. Evaluation is in fp32."""
+    """Arithmetic of the large matrix products in training. bf16 is used only if the processor has it. Evaluation is in
+    fp32."""
     seed: int = Field(0, ge=0, le=2**63 - 1)
     """Seed of initial weights, order of images and augmentation. On a CPU, the same seed gives the same bits."""
 
@@ -209,17 +220,17 @@ class MachineSettings(Settings):
     """Settings of the machine. They are stored in the run but are not part of a recipe's fingerprint."""
 
     device: str = "auto"
-    """cpu, cuda, cuda:1, mps, …; auto takes an accelerator if there is one."""
+    """The device: cpu, cuda, cuda:1, mps, …; auto uses an accelerator if there is one."""
     threads: int | None = Field(None, ge=1, le=4096)
     """CPU threads of each process. Default: all cores, divided among the processes."""
     processes: int = Field(1, ge=1)
-    """Processes that share each batch."""
+    """Number of processes on this machine that divide each batch among them."""
     checkpoint_seconds: float = Field(60.0, ge=0)
     """Seconds between checkpoints: a run that is killed loses about this much work at most."""
     keep_checkpoint: bool | None = None
-    """Keep the checkpoint of a finished run, about four times the size of its weights, so that epochs can be added to
-    it (`train --out RUN --epochs N --resume`). Under the schedule cosine it is never kept. Default: `train` keeps it,
-    studies do not."""
+    """Keep the checkpoint of a finished run, so that epochs can be added later (`train --out RUN --epochs N --resume`).
+    It is about four times as large as the weights. Under the schedule cosine it is never kept. Default: `train` keeps
+    it, studies do not."""
 
 
 class Recipe(MachineSettings, TrainingSettings, NetworkSettings, DataSettings):
@@ -256,12 +267,16 @@ class Recipe(MachineSettings, TrainingSettings, NetworkSettings, DataSettings):
                 f"learning_rate ({self.learning_rate}) must not be below min_learning_rate ({self.min_learning_rate})"
             )
         if self.batch_size % self.processes:
-            raise ValueError(f"a batch of {self.batch_size} cannot be divided among {self.processes} processes")
+            raise ValueError(
+                f"batch_size ({self.batch_size}) must be a multiple of processes ({self.processes}), which divide it"
+            )
         without = ("shift", "rotate", "flip", "brightness", "crop", "class_weights")
         if self.overlap and (found := [name for name in without if getattr(self, name)]):
-            raise ValueError(f"overlap cannot be combined with {found[0]}")
+            raise ValueError(f"overlap cannot be combined with {found[0]}; leave one of them out")
         if self.patience and not self.validation:
-            raise ValueError("patience needs a validation set (validation): the test set must not decide when to stop")
+            raise ValueError(
+                "patience needs a validation set, because the test set must not decide when to stop; set validation too"
+            )
         return self
 
     def with_changes(self, **changes: Any) -> "Recipe":
@@ -338,10 +353,10 @@ def recipe_from(settings: Any, where: str) -> Recipe:
     Wrong settings are refused in one line that begins with `where`, the file or command that they come from.
     """
     if not isinstance(settings, dict):
-        raise InputError(f"{where}: a recipe is a table of settings, not {type(settings).__name__}")
+        raise InputError(f"{where}: expected a table of settings, found {type(settings).__name__}")
     for name, value in settings.items():
         if isinstance(value, str) and value.encode(errors="replace").decode() != value:
-            raise InputError(f"{where}: {name}: expected text that can be written as UTF-8, found {value!r:.100}")
+            raise InputError(f"{where}: {name}: expected text that UTF-8 can encode, found {value!r:.100}")
     try:
         return Recipe(**_with_new_names(settings))
     except InputError as error:

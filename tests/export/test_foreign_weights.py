@@ -112,7 +112,7 @@ def test_a_state_without_capsules_is_refused():
 @pytest.mark.parametrize("name", ["capsules.norm.running_mean", "head.weight", "digits.bias"])
 def test_weights_that_have_no_place_in_a_capsnet_are_named_and_not_dropped(name):
     state = {**Textbook("types").state_dict(), name: torch.zeros(CLASSES, POSE)}
-    with pytest.raises(InputError, match=f"have '{name}' too, for which there is no place"):
+    with pytest.raises(InputError, match=f"has no place for the weights '{name}'"):
         network_from_weights(state, **SIZES)
 
 

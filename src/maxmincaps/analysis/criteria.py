@@ -85,7 +85,7 @@ def on_curves(
 
 
 def relative_fall(ours: float, theirs: float) -> float:
-    """Return the percentage of the second error that the first one saves."""
+    """Return by how many percent the first error is lower than the second."""
     return 100 * (theirs - ours) / theirs if theirs else 0.0
 
 

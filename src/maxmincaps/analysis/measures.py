@@ -101,13 +101,13 @@ more_parents_under_both = _of_separation(lambda found: found.served[2] - found.s
 entropy_under_both = _of_separation(lambda found: found.entropy[2])
 """Entropy, in nats, of the coefficients of a capsule over both digits."""
 both_strongest_percent = _of_separation(lambda found: 100 * found.both_strongest[2])
-"""Percentage of capsules over both digits whose two strongest parents are these."""
+"""Percentage of capsules over both digits whose two strongest parents are these two digits."""
 owner_strongest_percent = _of_separation(lambda found: 100 * found.owner_strongest)
 """Percentage of capsules over one digit whose strongest parent is this digit."""
 other_strongest_percent = _of_separation(lambda found: 100 * found.other_strongest)
 """Percentage of capsules over one digit whose strongest parent is the other digit of the image."""
 order_follows_percent = _of_separation(lambda found: 100 * found.order_follows)
-"""Percentage of capsules over both digits whose coefficients are in the order of their pixels."""
+"""Percentage of capsules over both digits whose larger coefficient is for the digit with more bright pixels."""
 
 
 def best_error(run: RunSummary) -> float:
@@ -145,7 +145,7 @@ def polarization(run: RunSummary) -> float | None:
 
 
 def zero_logits_percent(run: RunSummary) -> float | None:
-    """Return the percentage of last logits, of all capsules, within a hundredth of the largest from zero."""
+    """Return the percentage of logits at the last iteration whose size is at most a hundredth of the largest one's."""
     if not run.has("trace.safetensors"):
         return None
     last = trace(run.folder).logits[-1].abs()
@@ -174,9 +174,9 @@ def peaked_percent(found: Responses) -> float:
 
 @_of_responses
 def tuning_beside_peaks(found: Responses) -> Tensor | None:
-    """Return the tuning curves without their peaks, which any two good classifiers have in the same places.
+    """Return the tuning curves without their diagonal: any two good classifiers have their peaks there.
 
-    A network whose curves are constant has no shape to compare, so it has no measure.
+    None if the curves are constant, because then they have no shape to compare.
     """
     curves = tuning(found)
     rest = curves[~torch.eye(*curves.shape, dtype=torch.bool)]

@@ -198,7 +198,7 @@ Tables = Sequence[RunTable]  # the runs of one study, one table for each size of
 
 
 def study_runs(study: Study, runs: Sequence[RunSummary]) -> RunTable:
-    """Return the runs of a study that count, each dataset at one scale; the paper's network is preferred."""
+    """Return the runs of a study that are evaluated: one scale per dataset, if possible with the paper's network."""
     return RunTable(tuple(shown_rows(study, runs)), study)
 
 

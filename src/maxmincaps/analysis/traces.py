@@ -75,7 +75,7 @@ def trace(run: Path | str) -> Trace:
 def trace_of(run: Path | str, weights: Literal["best", "last"] = "last", dataset: Path | str | None = None) -> Trace:
     """Return the trace of the last weights, which the run folder stores, or compute that of the best ones.
 
-    `dataset` is where the run's images are now, if not where they were when it was trained.
+    `dataset` is the path of the run's own images. Default: where they were when it was trained.
     """
     if weights == "last" or best_is_last(Path(run)):
         return trace(run)

@@ -15,7 +15,7 @@ from maxmincaps.errors import InputError
 CapsuleGrid = Float[Tensor, "batch type row column pose"]
 
 PIECE_BYTES = 2**28
-"""Bytes that one piece of a batch may take; a larger batch is routed in pieces, which backward computes again."""
+"""Most bytes that one piece of a batch may take. A larger batch is routed in pieces, which backward computes again."""
 
 
 class ConvCapsules(nn.Module):
@@ -31,14 +31,14 @@ class ConvCapsules(nn.Module):
     `primary(features).unflatten(1, (types, rows, columns))`; `grid.flatten(1, 3)` is the input of `RoutedCapsules`.
     A residual connection, `grid + layer(grid)`, takes equal types and pose sizes, stride 1 and `padding=kernel // 2`.
 
-    The prediction vectors of a batch are never in memory at once. What backward needs is bounded too: a batch whose
-    windows and routing coefficients exceed `PIECE_BYTES` is routed in pieces, and backward computes each piece again.
+    The prediction vectors of a batch are never in memory at once. What is kept for backward is limited too: a batch
+    whose windows and routing coefficients exceed `PIECE_BYTES` is routed in pieces, which backward computes again.
 
     Args:
         child_types: Capsule types in the input grid.
         parent_types: Capsule types in the output grid.
-        part_pose: Numbers in an input capsule.
-        pose: Numbers in an output capsule.
+        part_pose: Number of components of an input capsule.
+        pose: Number of components of an output capsule.
         kernel: Rows and columns of a window.
         stride: Distance between neighbouring windows.
         padding: Rows and columns of zero capsules around the grid.

@@ -23,8 +23,8 @@ from maxmincaps.errors import InputError, check_name
 
 METHODS = ("auto", "spectral", "unfold", "direct")
 
-# What transforming a number costs beyond its own arithmetic, in multiply-adds of a matrix product; fitted by eye over
-# twenty layers to where forward times are level (backward gains more).
+# The cost of transforming one number beyond its own arithmetic, in multiply-adds of a matrix product. It was fitted by
+# eye on twenty layers, so that the methods change where their forward times are equal (backward gains more).
 TRANSFORM = 30
 
 # With fewer channels the products are too thin to run at full speed.
@@ -57,7 +57,7 @@ def _chosen(method: str, geometry: Geometry, images: Tensor, weight: Tensor) -> 
     if is_tracing(images, weight):
         return "direct"
     if min(geometry.outputs) < 1 or images.shape[1] != channel:
-        return "direct"  # which says best what is wrong
+        return "direct"  # its error message states best what is wrong
     if not (batch and channel and out and geometry.phases()):
         return "direct"  # no images, or no pixel in reach of the kernel: there is nothing to save
     if method != "auto":
@@ -91,9 +91,9 @@ def spectral_pays(geometry: Geometry, batch: int, channel: int, out: int, device
 
 
 def unfolding_pays(geometry: Geometry, channel: int, out: int, device: str = "cpu") -> bool:
-    """Return whether to copy the patch behind each output and multiply: if patches are not much larger than outputs.
+    """Return whether to unfold: it pays if the patch of pixels behind an output is not much larger than the output.
 
-    The outputs then lie place by place, as a spectral layer after this one wants them.
+    The outputs are then stored place by place, the order in which a spectral layer after this one reads them.
     """
     return device == "cpu" and geometry.rows.kernel * geometry.columns.kernel * channel < 4 * out
 
@@ -123,7 +123,7 @@ def unfolded_convolution(
 
 
 class StridedConvolution(ScaledWeights, nn.Conv2d):
-    """An `nn.Conv2d` (same parameters and answers) that chooses the fastest method.
+    """An `nn.Conv2d` (same parameters, same results) that chooses the fastest method.
 
     Args:
         *arguments: As for `nn.Conv2d`.
@@ -141,7 +141,7 @@ class StridedConvolution(ScaledWeights, nn.Conv2d):
 
     @property
     def fan_in(self) -> int:
-        """The number of terms in the sum for one output number."""
+        """The number of terms in the sum for one number of the output."""
         return math.prod(self.weight.shape[1:])
 
     def forward(self, input: Float[Tensor, "batch channel height width"]) -> Float[Tensor, "batch out height2 width2"]:

@@ -45,11 +45,11 @@ def one_hot(labels: Labels, classes: int, dtype: torch.dtype) -> Float[Tensor, "
 
 
 class Decoder(nn.Module):
-    """Fully connected layers from the kept pose to an image with pixels in 0…1.
+    """Fully connected layers from the pose of one class to an image with pixels in 0…1.
 
     Args:
         classes: Number of classes.
-        pose: Numbers in the pose of a class.
+        pose: Number of components of a class.
         image_shape: Channels, height and width of the images.
         widths: Widths of the hidden layers.
         coarseness: The last layer has one number for this many rows and columns of pixels; the image is interpolated

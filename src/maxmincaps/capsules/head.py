@@ -28,10 +28,10 @@ class CapsuleHead(nn.Module):
     Args:
         classes: Number of classes.
         in_channels: Channels of the feature maps, (batch, in_channels, rows, columns). Exclusive with `in_features`.
-        in_features: Numbers in a feature vector, (batch, in_features).
+        in_features: Length of a feature vector, (batch, in_features).
         types: Capsule types at each place. Default: 8 for feature maps, 32 for vectors.
-        part_pose: Numbers in a PrimaryCaps capsule.
-        class_pose: Numbers in a class capsule.
+        part_pose: Number of components of a PrimaryCaps capsule.
+        class_pose: Number of components of a class capsule.
         grid: Rows and columns of places that feature maps are averaged onto.
         kernel: Kernel size of PrimaryCaps on that grid, odd; the grid is padded with zeros.
         relu: ReLU in PrimaryCaps, as in the paper. Without it no capsule of PrimaryCaps can become inactive for good.
@@ -138,7 +138,7 @@ class LinearClasses(RoutedCapsules):
     Args:
         children: Number of capsules below.
         parents: Number of classes.
-        part_pose: Numbers in a child's pose.
+        part_pose: Number of components of a child's pose.
     """
 
     def __init__(self, children: int, parents: int, part_pose: int = 8) -> None:

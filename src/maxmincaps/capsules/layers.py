@@ -29,13 +29,14 @@ from maxmincaps.capsules.shapes import Couplings, Images, Parts, Poses
 from maxmincaps.capsules.tracing import is_tracing
 from maxmincaps.errors import InputError
 
-# The first steps of Adam move all weights of a sum the same way, so a sum moves the further the larger its fan-in is.
-# The multipliers shrink with the fan-in above these values; docs/training.md says how they were chosen.
+# In the first steps of Adam most weights of a sum move in the same direction, so the sum changes in proportion to its
+# fan-in (docs/training.md). Above these fan-ins, the multipliers are inversely proportional to the fan-in.
 PRIMARY_FAN_IN, VOTE_FAN_IN = 160, 2000
 
 INITIAL_GAIN = 2.0
-"""Initial weights are so much larger than PyTorch's (PrimaryCapsules) or than those at which a parent's sum is as large
-as a child's numbers (RoutedCapsules): near length zero squash is flat, and a network learns little."""
+"""Factor on the initial weights: on PyTorch's in PrimaryCapsules, and in RoutedCapsules on those with which a parent's
+weighted sum is as large as its children. Without it, capsules begin so short that squash is nearly flat, and a network
+learns little."""
 
 MOST_PARENTS = 10**6
 
@@ -49,11 +50,12 @@ class PrimaryCapsules(nn.Module):
     Args:
         channels: Channels of the feature maps.
         types: Capsules at each place.
-        part_pose: Numbers in the pose of a capsule.
+        part_pose: Number of components of a capsule.
         kernel: Kernel size of the convolution.
         stride: Stride of the convolution.
         padding: Zero padding of the convolution.
-        relu: Whether to apply ReLU to the pre-activations. A capsule whose numbers are all negative is inactive then.
+        relu: Whether to apply ReLU to the pre-activations. A capsule whose pre-activations are all negative is then
+            inactive.
         squash: Whether to squash the poses to lengths below 1.
         scale: Factor on the pre-activations.
         scale_bias: Whether `scale` applies to the bias too; Sabour's code adds the bias after it.
@@ -133,8 +135,8 @@ class RoutedCapsules(ScaledWeights):
     Args:
         children: Number of lower-level capsules.
         parents: Number of higher-level capsules, at most a million.
-        part_pose: Numbers in a child's pose.
-        pose: Numbers in a parent's pose.
+        part_pose: Number of components of a child's pose.
+        pose: Number of components of a parent's pose.
         normalization: How a child's logits become its routing coefficients: a name of `NORMALIZATIONS`, a
             `Normalization`, or a function from logits (…, parent) to coefficients of the same shape.
         iterations: Routing iterations; 1 is no routing.
@@ -175,7 +177,7 @@ class RoutedCapsules(ScaledWeights):
         self.iterations, self.logit_gain, self.full_backpropagation = iterations, logit_gain, full_backpropagation
         self.weights = nn.Parameter(torch.empty(children, parents, pose, part_pose))
         self.bias = nn.Parameter(torch.zeros(parents, pose)) if bias else None
-        # W acts multiplied by the coefficients, so it has to move the more the smaller they are.
+        # A parent's sum contains W times the coefficients: the smaller these are, the larger W's steps must be.
         typical = self.typical_couplings().abs().mean().item()
         self.multiplier = power_of_two(min(1.0, VOTE_FAN_IN / self.fan_in) / typical)
         self.reset_parameters()
@@ -187,14 +189,14 @@ class RoutedCapsules(ScaledWeights):
             sigma: Standard deviation of `effective_weights`. Default: `suggested_sigma`.
         """
         self.sigma = sigma or self.suggested_sigma()
-        if not self.weights.is_meta:  # torch would load its compiler to draw nothing
+        if not self.weights.is_meta:  # on the meta device, drawing would only make torch load its compiler
             nn.init.normal_(self.weights, std=self.sigma)
             with torch.no_grad():
                 self.weights.div_(self.multiplier)
 
     @property
     def fan_in(self) -> int:
-        """The number of terms in the sum for one number of a parent."""
+        """The number of terms in the sum for one component of a parent."""
         children, _, _, part = self.weights.shape
         return children * part
 
@@ -216,7 +218,7 @@ class RoutedCapsules(ScaledWeights):
         return INITIAL_GAIN / (self.fan_in * size.item()) ** 0.5
 
     def _preference(self) -> float:
-        """Return how much small logits shift the coefficients: their covariance, in standard deviations of logits."""
+        """Return how much coefficients follow small logits: their covariance divided by the logits' deviation."""
         if self.iterations == 1 or self.weights.shape[1] == 1:  # a lone parent has nothing to compete with
             return 0.0
         logits = 0.01 * self._typical_logits()
@@ -226,13 +228,19 @@ class RoutedCapsules(ScaledWeights):
         return ((couplings * centred).mean() / centred.square().mean().sqrt()).item()
 
     def typical_couplings(self) -> Couplings:
-        """Return the routing coefficients of the last iteration for logits of ordinary size, (child, parent)."""
+        """Return the routing coefficients for random logits of typical size, (child, parent).
+
+        Without routing, or if they would all be zero, return those of the first iteration, of shape (1,).
+        """
         parents = self.weights.shape[1]
         with torch.device("cpu"):  # a normalization may make tensors of its own while the network is built elsewhere
             first = torch.tensor([self.normalization.start_for(parents)])
             last = self.normalization(self.logit_gain * self._typical_logits())
         if not last.isfinite().all():
-            raise InputError("the normalization was expected to give finite couplings for finite logits, and did not")
+            raise InputError(
+                "the normalization was expected to give finite couplings for finite logits, found infinity or NaN; "
+                "check it for divisions by zero and overflow"
+            )
         # The couplings of a lone parent may all be zero, as equal logits give Max-Min's lower bound.
         return last if self.iterations > 1 and last.any() else first
 
@@ -254,7 +262,7 @@ class RoutedCapsules(ScaledWeights):
         )
 
     def _scaled(self, parts: Parts) -> Parts:
-        """Check the children and multiply them by the multiplier: they are fewer numbers than the weights."""
+        """Check the children and multiply them by the multiplier, which is cheaper than to multiply the weights."""
         children, _, _, part = self.weights.shape
         check_input(self, parts, ("batch", children, part))
         return parts if self.multiplier == 1 else parts * self.multiplier

@@ -1,4 +1,4 @@
-"""CapsNet: the paper's network (Figure 1), every size a setting."""
+"""CapsNet: the paper's network (Figure 1). Every size is a setting."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,11 +22,11 @@ from maxmincaps.errors import InputError, check_name
 HEADS = ("capsules", "linear")
 
 MOST_DECODED = 64
-"""Rows and columns that the decoder of a network with another stem than Conv1 has at most; it interpolates the rest."""
+"""Most rows and columns that a decoder has if the stem is not Conv1. Larger images are interpolated from these."""
 
 
 class CapsNetOutput(NamedTuple):
-    """The network's answers for a batch of images."""
+    """The outputs of the network for a batch of images."""
 
     poses: Poses
     """Pose of each class capsule, (batch, class, pose)."""
@@ -65,8 +65,8 @@ class CapsNet(nn.Module):
         primary_kernel: Kernel size of PrimaryCaps.
         primary_stride: Stride of PrimaryCaps.
         padding: Zero padding of both convolutions: "valid" (none) or "same", which takes odd kernels.
-        part_pose: Numbers in the pose of a PrimaryCaps capsule.
-        class_pose: Numbers in the pose of a class capsule.
+        part_pose: Number of components of a PrimaryCaps capsule.
+        class_pose: Number of components of a class capsule.
         relu: Whether PrimaryCaps applies ReLU, as the paper writes. With it many capsules become inactive.
         squash_parts: Whether PrimaryCaps applies squash.
         primary_scale: Factor on the pre-activations of PrimaryCaps.
@@ -124,7 +124,7 @@ class CapsNet(nn.Module):
         self.config = arguments
         """The arguments of this network: `CapsNet(**network.config)` builds another of its kind."""
         self.cannot_be_saved = ""
-        """Why `config` as JSON would not describe this network, if so."""
+        """Why `config` as JSON does not describe this network. Empty if it does."""
         if not isinstance(normalization, str):
             self.cannot_be_saved = (
                 "a network is saved with its normalization's name; put yours into NORMALIZATIONS and pass its name"
@@ -134,7 +134,7 @@ class CapsNet(nn.Module):
                 f"padding 'same' takes odd kernels, found {conv_kernel} and {primary_kernel}; choose others or 'valid'"
             )
         if not isinstance(stem, str):
-            self.cannot_be_saved = "a network is saved with its stem's name; this one has a stem of its own"
+            self.cannot_be_saved = "a network is saved with its stem's name, but this stem is a module without a name"
         channels, height, width = image_shape
         self.image_shape = (channels, height, width)
         types = types or (32 if channels == 1 else 64)

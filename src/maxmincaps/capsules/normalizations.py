@@ -200,4 +200,4 @@ def normalization_of(choice: Any) -> Normalization:
         return NORMALIZATIONS[check_name(choice, NORMALIZATIONS, "normalization")]
     if callable(choice):
         return Normalization(choice)
-    raise InputError(f"a normalization is a name, a function or a Normalization, not {type(choice).__name__}")
+    raise InputError(f"expected a normalization (a name, a function or a Normalization), found {type(choice).__name__}")

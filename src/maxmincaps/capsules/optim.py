@@ -17,7 +17,7 @@ class LayerRates(NamedTuple):
     vote_fan_in: int
     """The same for W, whose inputs are smaller because they are squashed."""
     vote_size: float
-    """Initial size of W; 1 makes a parent's sum as large as a child's numbers."""
+    """Factor on W's initial σ. With 1, a parent's weighted sum is about as large as a child's pose, per component."""
 
     def primary_rate(self, layer: PrimaryCapsules) -> float:
         """Return the rate of PrimaryCaps as a multiple of the learning rate."""
@@ -25,7 +25,7 @@ class LayerRates(NamedTuple):
 
     def vote_rate(self, layer: RoutedCapsules) -> float:
         """Return the rate of W as a multiple of the learning rate."""
-        # W acts multiplied by the routing coefficients, so it has to move the more the smaller they are.
+        # A parent's sum contains W times the coefficients: the smaller these are, the larger W's steps must be.
         return min(1.0, self.vote_fan_in / layer.fan_in) / layer.typical_couplings().abs().mean().item()
 
     def vote_sigma(self, layer: RoutedCapsules) -> float:

@@ -53,7 +53,7 @@ class Phase(NamedTuple):
 
 @dataclass(frozen=True)
 class Axis:
-    """What a strided convolution is along rows, or along columns."""
+    """The sizes of a strided convolution along rows, or along columns."""
 
     size: int
     kernel: int
@@ -76,7 +76,7 @@ class Axis:
         return self.outputs + self.taps - 1
 
     def phases(self) -> list[AxisPhase]:
-        """List the phases in which kernel and image both have something. Padding is where there are no pixels."""
+        """List the phases in which both kernel and image have elements. Places without a pixel are padding."""
         phases = []
         for shift in range(min(self.stride, self.kernel)):
             taps = -(-(self.kernel - shift) // self.stride)
@@ -90,7 +90,7 @@ class Axis:
         return phases
 
     def idle(self) -> tuple[list[int], list[int]]:
-        """List the pixels, and the elements of the kernel, that have a part in no output."""
+        """List the pixels, and the elements of the kernel, on which no output depends."""
         pixels, elements = set(range(self.size)), set(range(self.kernel))
         for phase in self.phases():
             pixels -= set(range(self.size)[phase.pixels])
@@ -109,7 +109,7 @@ class Geometry:
     def of(
         cls, size: Sequence[int], kernel: Sequence[int], stride: Sequence[int], padding: Sequence[int]
     ) -> "Geometry":
-        """Put together what belongs to rows and what to columns."""
+        """Return the geometry for sizes of (rows, columns)."""
         return cls(*(Axis(*numbers) for numbers in zip(size, kernel, stride, padding, strict=True)))
 
     @property
@@ -137,6 +137,6 @@ class Geometry:
         return [Phase(*pair) for pair in product(self.rows.phases(), self.columns.phases())]
 
     def transforms(self, tensor: Tensor) -> Transforms:
-        """Look up the transforms, which are never done in half precision: only the products are."""
+        """Look up the transforms. They are never computed in half precision; only the products may be."""
         dtype = torch.float64 if tensor.dtype == torch.float64 else torch.float32
         return transforms((self.rows.taps, self.columns.taps), self.outputs, dtype, tensor.device)

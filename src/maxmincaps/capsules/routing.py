@@ -2,10 +2,11 @@
 
 There is one loop, `routing_steps`, for every normalization, and it yields every step:
 
-    c = start
-    v = squash(Σ_i c_ij û_ij)              a step is (b, c, v)
-    b = b + û_ij · v_j
-    c = normalize(b), and so on
+    b_ij = 0,  c_ij = start
+    repeat r times:
+        v_j  = squash(Σ_i c_ij û_ij)       a step is (b, c, v)
+        b_ij = b_ij + û_ij · v_j
+        c_ij = normalize(b_i)_j            over the parents j of one child i
 
 The loop needs the prediction vectors (votes) û = W u only through two products, their weighted sum and their agreement
 with poses (`VoteProducts`). Gradients flow through the last weighted sum alone. So everything before it can run without
@@ -130,16 +131,16 @@ class HeldVotes:
 
 
 CACHE_BYTES, DEVICE_BYTES = 6 * 2**20, 2**30
-"""Bytes of votes that are formed at once: the cache of a processor, or a part of an accelerator's memory."""
+"""Bytes of votes that are computed at once: the cache of a processor, or a part of an accelerator's memory."""
 
 
 @torch.no_grad()
 def votes_in_pieces(parts: Parts, weights: Weights) -> Iterator[VoteProducts]:
-    """Form the votes û_ij = W_ij u_i of a few images at a time, without a graph.
+    """Compute the votes û_ij = W_ij u_i of a few images at a time, without autograd.
 
-    All votes of a batch of 128 would be 94 MB, which each iteration would fetch twice. Those of a few images stay in
-    the processor's cache through all iterations. An accelerator has more room; large images fill that too. Compiled
-    kernels form no votes and take the whole batch.
+    All votes of a batch of 128 would take 94 MB, and each iteration would read them twice. Those of a few images stay
+    in the processor's cache for all iterations. An accelerator has more memory, but not enough for large images.
+    Compiled kernels never store the votes, and take the whole batch.
     """
     parts = parts.to(weights.dtype)
     if compiled.suits(weights, parts):
@@ -163,8 +164,8 @@ def votes_in_pieces(parts: Parts, weights: Weights) -> Iterator[VoteProducts]:
 class FinalWeightedSum(torch.autograd.Function):
     """Weighted sum with a precomputed forward value and a custom backward.
 
-    Nothing else of routing has gradients, so nothing else is kept. Σ_i c_ij W_ij u_i is, for each parent, one matrix
-    product of all `c_ij u_i` with all W_ij, and so are its two gradients: votes are not formed again.
+    Nothing else in routing has gradients, so nothing else is stored. For each parent, Σ_i c_ij W_ij u_i is one matrix
+    product of all `c_ij u_i` with all W_ij, and so are its two gradients. So backward need not compute the votes.
     """
 
     @staticmethod
@@ -197,7 +198,7 @@ class FinalWeightedSum(torch.autograd.Function):
 
 
 class UnformedVotes:
-    """Votes that are never formed: the fastest way for one iteration, and plain operators for tracing.
+    """The products of votes that are never computed: fastest for one iteration, and plain operators for tracing.
 
     Σ_i c_ij W_ij u_i = Σ_i W_ij (c_ij u_i), and W_ij u_i · v_j = u_i · W_ijᵀ v_j: one matrix product each.
     """

@@ -4,8 +4,8 @@
     channel, height, width   of an image
     child    a capsule of the layer below (PrimaryCaps: type by type, and within a type row by row)
     parent   a capsule of the layer above (DigitCaps: one per class)
-    part     the numbers of a child's pose (8 in the paper)
-    pose     the numbers of a parent's pose (16 in the paper)
+    part     the components of a child's pose (8 in the paper)
+    pose     the components of a parent's pose (16 in the paper)
 
 Read "batch child parent" as the shape of a tensor. A normalization runs across the parents of one child, never across
 the children of one parent.

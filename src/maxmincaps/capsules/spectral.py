@@ -1,4 +1,4 @@
-"""The strided convolution as a handful of matrix products: exact, and faster where channels are many.
+"""The strided convolution as a few matrix products: exact, and faster if there are many channels.
 
 Summed over the phases of the image (`phases.py`),
 
@@ -6,7 +6,7 @@ Summed over the phases of the image (`phases.py`),
     kernel (tap tap, out channel)       ─►  Ŵ (plane, out, channel)   ┴ Ŷ (plane, batch, out)  ─►  outputs
 
 where a *plane* is one of the real numbers that stand for the frequencies (`frequencies.py`). Each arrow is a linear
-map, the fork one matrix product per plane. Backward is the same three products, with each map transposed.
+map; X̂ and Ŵ are joined by one matrix product per plane. Backward uses the same products, with each map transposed.
 
 The paper's PrimaryCaps (20×20 images, 9×9 kernels, stride 2) has 4 phases of 10×10 and 148 planes: 39 million
 multiply-adds an image instead of 191.

@@ -87,15 +87,15 @@ _USE, _INSIDE, _PAPER, _DATA = (
 _APPS = {
     "": app,
     "look": App(name="look", help="Print what a trained network does: couplings, lengths, errors.", group=_INSIDE),
-    "poll": App(name="poll", help="Show a network's errors to people (table 3, figure 10).", group=_INSIDE),
+    "poll": App(name="poll", help="Ask people about a network's errors (table 3, figure 10).", group=_INSIDE),
     "study": App(name="study", help="Run the paper's tables and figures, or your own study file.", group=_PAPER),
-    "data": App(name="data", help="Fetch, check and look at the datasets.", group=_DATA),
+    "data": App(name="data", help="Download, check and show the datasets.", group=_DATA),
 }
 _COMMANDS = (
     ("train", "train:train", _USE, "Train a network and write its run folder."),
     ("quickstart", "train:quickstart", _USE, "Train Max-Min and Softmax on 4,000 digits and compare them."),
     ("recipe", "runs:recipe", _USE, "Show the recipes that come with the package."),
-    ("evaluate", "predict:evaluate", _USE, "Measure a run's network on its test set or on other images."),
+    ("evaluate", "predict:evaluate", _USE, "Evaluate a run's network on its test set or on other images."),
     ("predict", "predict:predict", _USE, "Classify image files or folders of them."),
     ("runs", "runs:runs", _USE, "List the runs below a folder."),
     ("verify", "predict:verify", _USE, "Check that a run folder is complete and its accuracies can be reproduced."),
@@ -104,7 +104,7 @@ _COMMANDS = (
     ("look evolution", "look:evolution", None, "Logits and couplings, iteration by iteration (figures 2 and 3)."),
     ("look rows", "look:rows", None, "Three children's logits and couplings over the parents (figure 4)."),
     ("look outputs", "look:outputs", None, "The class lengths of some test images (figure 5)."),
-    ("look tuning", "look:tuning", None, "The mean length of each capsule for each class (figure 6)."),
+    ("look tuning", "look:tuning", None, "The mean length of each class capsule for each true class (figure 6)."),
     ("look misclassified", "look:misclassified", None, "The test images that a network gets wrong (figure 9)."),
     ("look vote", "look:vote", None, "Majority vote of several networks (section 6)."),
     ("poll open", "pages:open_", None, "Serve the images that a majority vote of networks gets wrong."),
@@ -116,10 +116,10 @@ _COMMANDS = (
     ("study run", "study:run", None, "Train the missing runs of a study."),
     ("study status", "study:status", None, "Show which runs of a study are finished."),
     ("study report", "study:report", None, "Print the accuracies of each line of a study."),
-    ("study collect", "study:collect", None, "Copy finished runs of a study without weights, small enough to commit."),
+    ("study collect", "study:collect", None, "Copy the finished runs of a study without weights, to commit them."),
     ("report", "runs:report", _PAPER, "Build one page: the paper's claims with verdicts, figures, tables."),
     ("data list", "data:list_", None, "Show all datasets and whether they are on this machine."),
-    ("data get", "data:get", None, "Fetch datasets."),
+    ("data get", "data:get", None, "Download datasets and verify them."),
     ("data check", "data:check", None, "Verify the hashes of all files."),
     ("data show", "data:show", None, "Draw samples of each class."),
     ("bench", "bench:bench", _DATA, "Time our training step against a textbook implementation."),
@@ -160,7 +160,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except (MemoryError, RuntimeError) as error:
         if not is_lack_of_memory(error):
             raise
-        _fail(f"not enough memory, a smaller batch or network needs less ({str(error) or 'refused'})", INPUT_ERROR)
+        _fail(f"not enough memory ({str(error) or 'refused'}); use a smaller batch or a smaller network", INPUT_ERROR)
 
 
 def _prepare_streams() -> None:

@@ -26,8 +26,9 @@ def bench(
     Args:
         rounds: How often each case is timed; the rounds alternate between cases.
         threads: CPU threads of each process.
-        quick: Time only the first ratio: a training step with batch 128.
-        growth: Time how the cost of a step grows instead: with batch, iterations, capsules, classes and image size.
+        quick: Time only the first comparison: a training step with batch 128.
+        growth: Instead, time how the cost of a step grows with batch size, iterations, capsules, classes and image
+            size.
         out: Write all timings and a profile of a step to this .json file, and a plot beside it.
     """
     ratios = RATIOS[:1] if quick else RATIOS
@@ -73,7 +74,7 @@ def check(*, device: str = "auto", out: Path = Path("maxmincaps-check.json")) ->
     Takes one to two minutes. The exit code is 1 if a check fails. Attach the written file to a bug report.
 
     Args:
-        device: The device to check: cpu, cuda, cuda:1, mps, …; auto takes an accelerator if there is one.
+        device: The device to check: cpu, cuda, cuda:1, mps, …; auto uses an accelerator if there is one.
         out: File for the results, as JSON.
     """
     chosen = find_device(device)

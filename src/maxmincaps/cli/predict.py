@@ -25,14 +25,14 @@ def evaluate(
     json: Json = False,
     csv: Path | None = None,
 ) -> None:
-    """Measure a run's network on its whole test set again, or on other images with the same classes.
+    """Evaluate a run's network on its whole test set, or on other images with the same classes.
 
     Prints accuracy, precision and recall of each class, and the confusion matrix.
 
     Args:
         dataset: A dataset's name, a folder with one subfolder per class, or an .npz file. Default: the run's own test
             set. All images of a folder are used, unless it has train/ and test/.
-        csv: Write precision, recall and number of images of each class to this file.
+        csv: Write number of images, precision, recall and F1 of each class to this file.
     """
     found = evaluate_run(run, weights, dataset)
     images, accuracy = len(found.labels), 1 - len(found.wrong) / len(found.labels)
@@ -78,20 +78,20 @@ def predict(
     json: Json = False,
     csv: Path | None = None,
 ) -> None:
-    """Classify image files: resized to what the network takes, in grey or colour as it was trained.
+    """Classify image files. They are resized to what the network takes, in grey or colour as it was trained.
 
     An image that is not square keeps its proportions: the empty ends of its longer side are cut, and its shorter side
     is padded with the colour of its border. For a network trained on your own images, it is stretched as in training.
 
-    The length of a class capsule grows with the evidence for the class. It is not a probability.
+    The output is the length of each class capsule, between 0 and 1. It is a score, not a probability.
 
     Args:
         images: Image files of any common format, or folders of them.
         run: A run folder. Default: the digit network that comes with the package.
-        invert: Exchange light and dark first: for dark strokes on light paper, as MNIST has light strokes on dark
-            ground.
-        top: How many classes an image may have: prints that many of the longest. Default: 2 if images of two
-            overlapping objects were trained on, else 1.
+        invert: Exchange light and dark first. Use it for dark strokes on light paper, because MNIST has light strokes
+            on dark ground.
+        top: Predict the N classes with the longest capsules. Default: 2 if the network was trained on images of two
+            overlapping objects, else 1.
         csv: Write file, class and lengths to this file.
     """
     predictor = Predictor.of(run or SHIPPED_RUN, weights)
@@ -126,7 +126,7 @@ def verify(run: RunFolder, *, dataset: str | None = None) -> None:
     """Check that a run folder is complete and undamaged, and that its weights reproduce the stated accuracies.
 
     Args:
-        dataset: Where the run's own images are now. Default: where they were when it was trained.
+        dataset: Path of the run's own images. Default: where they were when it was trained.
     """
     for line in verify_run(run, dataset):
         console.print(styled(("✓", "green"), f" {line}"))
@@ -151,16 +151,16 @@ def export(
         to: onnx, torch (an ExportedProgram), hub (a folder that `CapsNet.from_pretrained` reads, with a model card),
             or run (a small copy to share: one epoch's weights in half precision, and a model card; `record` is its
             old name).
-        out: The file to write; for hub and run, the folder. Default: the run's name, here.
-        couplings: Return the couplings of the last iteration too (onnx and torch).
-        dataset: Where the run's own images are now. Without them the check uses random images.
-        tolerance: Largest difference to torch that is accepted (onnx and torch). Couplings of a child whose logits
-            have a range below 0.01 may differ by more, in proportion to 1 / range, as Max-Min divides by the range.
+        out: The file to write; for hub and run, the folder. Default: the run's name, in the current folder.
+        couplings: Return the routing coefficients (couplings) of the last iteration too (onnx and torch).
+        dataset: Path of the run's own images, if they were moved. If they are not found, the check uses random images.
+        tolerance: Largest accepted difference from torch (onnx and torch). Couplings of a child whose logits have a
+            range below 0.01 may differ by more, in proportion to 1 / range, because Max-Min divides by the range.
         overwrite: Replace an existing file (onnx and torch).
     """
     made = " in a new folder" if out and not out.parent.exists() else ""
     if couplings and to not in ("onnx", "torch"):
-        raise InputError(f"--couplings is for onnx and torch programs; {to} has the whole network")
+        raise InputError(f"--couplings is for onnx and torch programs; leave it out, as {to} has the whole network")
     if to == "hub":
         from maxmincaps.export.card import save_for_hub
 

@@ -34,13 +34,16 @@ SCALES = list(dict.fromkeys(scale for study in STUDIES.values() for scale in stu
 Scale = Annotated[
     str | None,
     Parameter(
-        help=f"How much each run may cost, if the study has it: {', '.join(SCALES)}. Default: {DEFAULT_SCALE}, or the "
-        "last scale of a study that has no such scale."
+        help=f"The budget of each run, one of the study's scales: {', '.join(SCALES)}. Default: {DEFAULT_SCALE}, or "
+        f"the last scale of a study that has no scale {DEFAULT_SCALE}."
     ),
 ]
-Only = Annotated[str, Parameter(help="Only some runs, such as dataset=mnist,seed=0; the same name twice means either.")]
-Seeds = Annotated[Count | None, Parameter(help="Seeds 0 to N − 1, instead of as many as the scale has.")]
-Out = Annotated[Path, Parameter(help="The folder of the runs. All studies share one, and with it their runs.")]
+Only = Annotated[
+    str,
+    Parameter(help="Select runs, such as dataset=mnist,seed=0. The same name twice selects either: seed=0,seed=1."),
+]
+Seeds = Annotated[Count | None, Parameter(help="Use the seeds 0 to N − 1. Default: as many as the scale has.")]
+Out = Annotated[Path, Parameter(help="The folder of the runs. Studies with the same folder share their runs.")]
 
 
 def list_() -> None:
@@ -61,7 +64,7 @@ def show(name: Name) -> None:
             budgets = "\n".join(budget.describe(own.datasets) for budget in own.scales[scale])
             rows.append((scale, len(study.grid(scale)), budgets, own.notes.get(scale, "")))
         if rows:
-            print_table("Scales", ("scale", "#runs", "each", "to know"), rows)
+            print_table("Scales", ("scale", "#runs", "budget of a run", "notes"), rows)
         if study.paper:
             columns = ("measure", "dataset", "line", "#value", "#sd", "#n")
             values = [[getattr(value, column.strip("#")) for column in columns] for value in study.paper]
@@ -114,7 +117,7 @@ def run(
             worker's own.
         scheduler: Address of a Dask scheduler whose workers see --out under the same path. Dask executes code that
             launcher and workers send each other: use a trusted network or TLS (tls://…).
-        finished_in: A further folder, such as results, whose finished runs are not trained again.
+        finished_in: Another folder, such as results. Runs that are finished there are not trained again.
         yes: Start without asking.
     """
     from maxmincaps.cli import imported_modules
@@ -175,9 +178,10 @@ def report(
 
 
 def collect(name: Name, *, source: Out = Path("runs"), out: Path = Path("results")) -> None:
-    """Copy the finished runs of a study that OUT does not have yet, small enough to commit: without weights.
+    """Copy the finished runs of a study without their weights, so that the copies are small enough to commit.
 
-    A copy has the settings, curves and results of its run, and the compressed files that the study's figures need.
+    A copy has the settings, curves and results of its run, and the compressed files that the study's figures need. Runs
+    that have been copied before are left as they are.
 
     Args:
         out: The folder of the copies, with one subfolder per study.

@@ -81,7 +81,7 @@ def quickstart(*, out: Path = Path("quickstart"), epochs: int = 5, batch_size: i
         out: Folder for the runs and figures. Unfinished runs in it are continued.
         epochs: Passes over the 4,000 training digits.
         batch_size: Images per step.
-        seed: The same seed gives the same bits, on a CPU.
+        seed: Seed of initial weights and order of images. On a CPU, the same seed gives the same bits.
     """
     from maxmincaps.report.build import build  # imported first: if its extra is missing, nothing is trained
 

@@ -82,7 +82,7 @@ def get(
     if source is not None and from_dir is not None:
         raise InputError(f"expected files from {from_dir} or from the source {source}, found both; name one")
     if photographs is not None and name != "background-mnist":
-        raise InputError(f"{name}: photographs are for background-mnist alone")
+        raise InputError(f"{name}: photographs are for background-mnist alone; leave them out")
     chosen = source is not None or from_dir is not None or photographs is not None
     requested = requested or chosen
     root = cache_folder(cache)

@@ -49,9 +49,9 @@ def make(
 ) -> dict[str, bytes]:
     """Return the files of `rotated-mnist` or `background-mnist`, by name, from (pixels, labels) of MNIST's splits.
 
-    On one machine, the same seed and photographs give the same files. Other machines may round differently: no such
-    pixel of a rotated digit is known; the choice of backgrounds depends on sums that may differ in the last bit.
-    `photographs` is a folder; the default are those of scikit-image and scikit-learn.
+    On one machine, the same seed and photographs give the same files. Other machines may round differently. No pixel
+    of a rotated digit is known to differ, but the choice of backgrounds depends on sums that may differ in the last
+    bit. `photographs` is a folder. Default: the sample photographs of scikit-image and scikit-learn.
     """
     pixels, labels = (np.concatenate([mnist["train"][part], mnist["test"][part]]) for part in range(2))
     random = np.random.RandomState(seed)

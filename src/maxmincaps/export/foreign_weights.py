@@ -110,8 +110,8 @@ def network_from_weights(
         ours["digits.bias"] = rest.pop(biases[0]).squeeze()
     if rest:
         raise InputError(
-            f"these weights have {', '.join(map(repr, rest))} too, for which there is no place in a CapsNet; a network "
-            "without them would be another one (if they are not used, leave them out)"
+            f"a CapsNet has no place for the weights {', '.join(map(repr, rest))}; if the other network does not use "
+            "them, remove them from the state dict"
         )
     try:
         network.load_state_dict({**ours, "digits.weights": votes})

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from distributed import Client
 
 POLL_S = 0.5
-"""Seconds between two reports of the progress, and between two attempts to train a run that others train."""
+"""Seconds between two reports of the progress, and between two attempts to train a run that is in use elsewhere."""
 
 
 class Outcome(NamedTuple):
@@ -103,7 +103,10 @@ def plan(recipes: Iterable[Recipe], folder: Path | str, weights: Mapping[str, fl
 
 
 def _unused(folder: Path) -> Path:
-    """Number a folder name that another run has. Names stay the same when a default changes, fingerprints do not."""
+    """Return the folder, with a number added if another run has it.
+
+    The name of a folder may state a fingerprint that its run no longer has, because a default has changed since.
+    """
     numbered = (folder.with_name(f"{folder.name}-{number}") for number in count(2))
     return next(path for path in chain([folder], numbered) if not Run(path).exists)
 
@@ -120,7 +123,7 @@ def launch(
 ) -> dict[str, Outcome]:
     """Train every run of a grid that is not finished.
 
-    A run that another launcher trains is waited for. Ctrl-C stops all runs with a checkpoint.
+    Runs that another launcher is training are waited for, not trained twice. Ctrl-C stops all runs with a checkpoint.
 
     Args:
         recipes: The grid.

@@ -1,4 +1,4 @@
-"""Runs of a folder as a table: a row for each run, and which runs belong to a study."""
+"""The table of runs: read the runs of a folder, find those of a study, and describe their budgets in words."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence

@@ -154,7 +154,7 @@ class CapsNetClassifier(ClassifierMixin, BaseEstimator):
         weights = None
         if self.class_weight is not None:
             if self.multilabel_:
-                raise InputError("class_weight: cannot be used with an indicator matrix of labels")
+                raise InputError("class_weight cannot be used with an indicator matrix of labels; leave it out")
             weights = torch.from_numpy(compute_class_weight(self.class_weight, classes=self.classes_, y=y)).float()
         images, labels = self._pixels(X), torch.from_numpy(numbers)
         with threads_of(self.recipe_):

@@ -1,4 +1,4 @@
-"""What a recipe means for training: threads, initial values, optimizer, learning rate and loss; what it will need."""
+"""Turn a recipe into threads, initial values, optimizer, learning rate and loss; estimate what its training needs."""
 
 import math
 import time
@@ -47,9 +47,9 @@ def check_recipe(recipe: Recipe, images: Splits) -> None:
     """Raise `InputError` for everything that can be wrong with a recipe for these images."""
     train = images.train
     try:
-        with torch.device("meta"):  # without memory for its weights
+        with torch.device("meta"):  # takes no memory for the weights
             network = _network(recipe, train)
-    except (RuntimeError, ArithmeticError, TypeError) as error:  # of sizes that no tensor can have
+    except (RuntimeError, ArithmeticError, TypeError) as error:  # raised for sizes that no tensor can have
         raise InputError(f"the recipe's network cannot be built: {one_line(error)}") from None
     class_weights_for(recipe, train)
     if recipe.init_from:
@@ -58,20 +58,20 @@ def check_recipe(recipe: Recipe, images: Splits) -> None:
     if smallest < recipe.processes:
         raise InputError(
             f"the last batch of an epoch has {smallest} of {len(train)} images, too few for {recipe.processes} "
-            f"processes; choose another batch size than {recipe.batch_size}"
+            f"processes; choose another batch_size than {recipe.batch_size}"
         )
 
 
 def initial_network(recipe: Recipe, train: ImageSet) -> CapsNet:
-    """Build the recipe's network for these images; its initial weights depend on the seed and on nothing else.
+    """Build the recipe's network for these images. For a given recipe, its initial weights depend on the seed only.
 
     Its multipliers are folded: the optimizer's groups have the layer-wise rates, and files have the weights themselves.
     """
-    with torch.random.fork_rng(devices=[]), torch.device("cpu"):  # whatever a user's default device is
-        torch.default_generator.manual_seed(recipe.seed)  # of the CPU alone: a user's other generators are theirs
+    with torch.random.fork_rng(devices=[]), torch.device("cpu"):  # also if the user has set another default device
+        torch.default_generator.manual_seed(recipe.seed)  # only the CPU's generator: the user's others stay unchanged
         network = _network(recipe, train)
         fold_multipliers(network)
-        with torch.no_grad():  # the initial values of all runs so far: with warm-up they need no gain
+        with torch.no_grad():  # with warm-up no gain is needed, and earlier runs began with these values
             network.primary.convolution.weight.div_(INITIAL_GAIN)
         if recipe.initial_values != "torch":
             _initialise_as_sabour(network)
@@ -150,7 +150,7 @@ def _initialise_as_sabour(network: CapsNet) -> None:
     """Draw truncated normal values with σ 0.05 (Conv1) and 0.1 (all others), biases 0.1, as in Sabour's code."""
     for name, parameter in network.named_parameters():
         if name.startswith("stem."):
-            continue  # other layers than Sabour's
+            continue  # Sabour's network has no such layers
         if name.endswith("bias"):
             nn.init.constant_(parameter, 0.1)
         else:
@@ -167,7 +167,7 @@ class TrainingPlan:
     memory_bytes: int
     """Weights with their optimizer state, and what one batch keeps for backward."""
     seconds: float
-    """Forward and backward passes over all epochs; evaluation comes on top."""
+    """Forward and backward passes over all epochs, without evaluation."""
     warnings: tuple[str, ...] = ()
     """What was changed to fit the images, and sizes that are far too large."""
 

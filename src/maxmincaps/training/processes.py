@@ -1,7 +1,7 @@
 """Devices, processes and signals: a run uses one device, or several processes of this machine that share each batch.
 
 The processes find each other through a file and talk over the loopback interface, so no other machine can reach them.
-SIGINT and SIGTERM are requests to stop, which are granted between two steps.
+SIGINT and SIGTERM request a stop; the run stops after the current step.
 """
 
 import os
@@ -46,8 +46,8 @@ class StopRequest:
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Handle signals in another process as soon as the request arrives there by pickling.
 
-        Ctrl-C reaches all processes. A process that it ended before its task began would be waited for, and only the
-        first process decides when to interrupt at once.
+        Ctrl-C reaches all processes. If it ended one before its task began, the others would wait for that process.
+        Only the process that started the others decides when to interrupt at once.
         """
         self.__dict__.update(state)
         for number in SIGNALS:
@@ -81,7 +81,7 @@ def stop_requests() -> Iterator[StopRequest]:
 
 @dataclass(frozen=True)
 class Processes:
-    """The processes that share each batch, as one of them sees them."""
+    """The processes that share each batch, and the place of this process among them."""
 
     device: torch.device
     precision: str = "fp32"
@@ -115,7 +115,7 @@ class Processes:
         return torch.cat(parts).to(tensor.device)
 
     def wait(self) -> None:
-        """Wait until all processes are here."""
+        """Wait until all processes have reached this point."""
         if self.count > 1:
             distributed.barrier()
 
@@ -147,7 +147,9 @@ def processes_for(recipe: Recipe) -> Processes:
         raise InputError(f"{count} processes take a device each: expected {device.type}, found {device}")
     if count > 1 and device.type != "cpu" and torch.accelerator.device_count() < count:
         found = torch.accelerator.device_count()
-        raise InputError(f"{count} processes take a device each: found {found} of {device.type} (add --device cpu?)")
+        raise InputError(
+            f"{count} processes take a device each: found {found} of {device.type}; use fewer processes or --device cpu"
+        )
     return Processes(device, precision_on(device, recipe), count)
 
 

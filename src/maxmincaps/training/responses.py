@@ -128,7 +128,7 @@ def verify_run(folder: Path, dataset: Path | str | None = None) -> Iterator[str]
 
     Args:
         folder: The run folder.
-        dataset: Where the run's images are now. Default: where they were when it was trained.
+        dataset: Path of the run's own images. Default: where they were when it was trained.
 
     Raises:
         InputError: At the first check that fails.

@@ -1,7 +1,7 @@
-"""How a network takes overlapping images apart: whom its lower-level capsules serve, and some reconstructions.
+"""How a network separates overlapping images: which parents its lower-level capsules serve, and some reconstructions.
 
-An object lies under a lower-level capsule if it has a tenth or more of the bright pixels in the capsule's receptive
-field. A capsule serves the parents whose routing coefficients are above half of its largest.
+An object lies *under* a lower-level capsule if it has a tenth or more of the bright pixels in the capsule's receptive
+field. A capsule *serves* the parents whose routing coefficients are above half of its largest coefficient.
 """
 
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ MEASURED_IMAGES = 1_000
 """The first test images, whose capsules are counted."""
 SHOWN, SHOWN_WRONG = 4, 3
 """How many of them are stored with their reconstructions: the first ones, and the first misclassified ones."""
-BRIGHT = 127
+BRIGHT = 127  # a pixel above this value is bright
 OWNED = 0.1
 """Smallest share of the bright pixels in a receptive field that makes an object lie under a capsule."""
 KINDS = ("no digit", "one digit", "both digits")
@@ -60,7 +60,8 @@ class Separation:
     other_strongest: Float[Tensor, ""]
     """Fraction of capsules over one object whose strongest parent is the other object of the image."""
     order_follows: Float[Tensor, ""]
-    """Fraction of capsules over both whose coefficients are in the order of the objects' bright pixels; chance: 0.5."""
+    """Fraction of capsules over both objects whose larger coefficient is for the object with more bright pixels in the
+    receptive field. By chance: 0.5."""
     objects: UInt8[Tensor, "image several channel height width"]
     labels: Int64[Tensor, "image several"]
     predictions: Int64[Tensor, "image several"]
@@ -214,9 +215,9 @@ def read_separation(folder: Path | str) -> Separation:
 
 
 def add_separation(folder: Path | str) -> Path:
-    """Measure a finished run on overlapping images, write the file into its folder, and return the file's path.
+    """Measure a finished run on overlapping images, write separation.safetensors into its folder, and return its path.
 
-    Runs write it at their end. This is for a run of an earlier version.
+    A run writes this file at its end. Call this function for runs of earlier versions, which did not.
 
     Raises:
         InputError: If the run has no weights, or no overlapping images.
@@ -224,6 +225,6 @@ def add_separation(folder: Path | str) -> Path:
     run, path = Run(Path(folder)), Path(folder) / f"{SEPARATION}.safetensors"
     found = separation(load_network(run.folder, "last"), images_seen(run).test, for_testing(run.recipe))
     if found is None:
-        raise InputError(f"{folder}: expected routed capsules behind Conv1, trained on overlapping images")
+        raise InputError(f"{folder}: expected a run with Conv1 and routed capsules, trained on overlapping images")
     save_tensors(path, separation_tensors(found))
     return path

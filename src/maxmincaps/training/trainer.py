@@ -27,7 +27,7 @@ from maxmincaps.training.run import Run
 from maxmincaps.training.schema import Environment, EpochMetrics, RunData, RunResult
 from maxmincaps.training.step import Learner, Tally
 
-COUPLED_IMAGES = 128  # the number of training images that the routing coefficients of an epoch are described by
+COUPLED_IMAGES = 128  # training images on which statistics of the routing coefficients are measured after each epoch
 TRAIN_ACCURACY_IMAGES = 10_000  # the largest number of training images that the final training accuracy is measured on
 
 
@@ -47,9 +47,9 @@ class State(BaseModel):
 
 
 class Trainer(Learner):
-    """Everything that the training loop uses: a learner, its run folder, its images, and how far the run is.
+    """Everything that the training loop uses: a learner, its run folder, its images, and the state of the run.
 
-    The network has new weights, those of another network (`init_from`) or those of the checkpoint.
+    The network starts with new weights, with those of another network (`init_from`) or with those of the checkpoint.
     """
 
     def __init__(self, processes: Processes, recipe: Recipe, run: Run, splits: Splits) -> None:
@@ -114,7 +114,7 @@ class Trainer(Learner):
         return self.processes.concatenate(lengths)[: len(images)]
 
     def as_tested(self, images: ImageSet) -> Tensor:
-        """Return images on the device as they are evaluated."""
+        """Return images on the device, prepared as for evaluation."""
         return for_testing(self.recipe)(as_float(images.images).to(self.processes.device))
 
     def elapsed_s(self) -> float:
@@ -154,7 +154,10 @@ class Trainer(Learner):
         if theirs.schedule != "cosine":  # the learning rates of other schedules do not depend on the number of epochs
             theirs = theirs.with_changes(epochs=self.recipe.epochs)
         if theirs.fingerprint() != self.recipe.fingerprint():
-            raise InputError(f"{path}: is of recipe {theirs.fingerprint()}, expected {self.recipe.fingerprint()}")
+            raise InputError(
+                f"{path}: is of recipe {theirs.fingerprint()}, expected recipe {self.recipe.fingerprint()}; "
+                "choose another folder"
+            )
         load_weights(self.plain_network, part("network."), path, in_place=True)
         checkpoint.restore_optimizer(self.optimizer, part("optimizer."), path)
         if self.averaged:
@@ -162,7 +165,7 @@ class Trainer(Learner):
         self.state = self._state_of(note.get("state"), path)
 
     def _state_of(self, note: Any, path: Path) -> State:
-        """Validate a state. One that a run of this recipe is never in is refused, because it might never end."""
+        """Validate a state. A state that is impossible under this recipe is refused: such a run might never end."""
         if isinstance(note, dict):
             note.pop("watched", None)  # written by earlier versions
         try:
