@@ -6,8 +6,9 @@ budgets becomes epochs × images, with what else belongs to a budget in one line
 
 import re
 import shutil
-from collections import Counter
+from collections import Counter, defaultdict
 from pathlib import Path
+from string import ascii_lowercase
 
 ROOT = Path(__file__).parents[1]
 REPORT = ROOT / "results" / "report"
@@ -54,7 +55,7 @@ def _block(kind: str, name: str, notes: set[str]) -> str:
 def with_short_budgets(table: str) -> list[str]:
     """Return a Markdown table with its budgets as epochs × images, and the line that has the rest of them.
 
-    A budget that all rows share becomes the line alone.
+    A budget that all rows share becomes the line alone. Letters tell budgets of equal epochs and images apart.
     """
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()]
     column = next((at for at, title in enumerate(rows[0]) if title in ("Budget", "Our budget")), None)
@@ -66,16 +67,13 @@ def with_short_budgets(table: str) -> list[str]:
     parsed = {budget: found for budget in budgets if (found := BUDGET.fullmatch(budget))}
     if not parsed:
         return [table]
-    short = {budget: f"{found['epochs']} × {found['images']}" for budget, found in parsed.items()}
-    counts = Counter(short.values())
+    plain = {budget: f"{found['epochs']} × {found['images']}" for budget, found in parsed.items()}
+    counts, letters = Counter(plain.values()), defaultdict(lambda: iter(ascii_lowercase))
+    short = {budget: name if counts[name] == 1 else f"{name} ({next(letters[name])})" for budget, name in plain.items()}
     rows[0][column] = "Epochs × images"
     for row, budget in zip(rows[2:], budgets, strict=True):
-        row[column] = short[budget] if counts[short.get(budget, "")] == 1 else budget
-    more = [
-        f"{short[name]}: {found['more']}"
-        for name, found in parsed.items()
-        if found["more"] and counts[short[name]] == 1
-    ]
+        row[column] = short.get(budget, budget)
+    more = [f"{short[budget]}: {found['more']}" for budget, found in parsed.items() if found["more"]]
     return [_markdown(rows), *([f"{'; '.join(more)}."] if more else [])]
 
 

@@ -180,7 +180,7 @@ def claims(found: Sequence[Evidence]) -> Table:
             (
                 one.claim.sentence,
                 one.claim.paper,
-                one.finding.ours + (f". Other size of network: {one.other.ours}" if one.other else ""),
+                one.finding.ours + (f". With the {_network(one.other.runs)}: {one.other.ours}" if one.other else ""),
                 one.finding.detectable or NONE,
                 one.summary,
                 one.budget or NOT_RUN,
