@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from maxmincaps.data import cache as caches
-from maxmincaps.data import download, formats, sources
+from maxmincaps.data import download, formats, larochelle, sources
 from maxmincaps.data.catalog import DATASETS, Source
 from maxmincaps.data.images import load
 from maxmincaps.errors import InputError
@@ -266,14 +266,14 @@ def test_a_set_made_by_an_earlier_procedure_is_made_again_and_not_mixed_in(monke
     dataset = replace(DATASETS["rotated-mnist"], train=6, test=4, sources=(Source("regenerated"),))
     monkeypatch.setitem(DATASETS, dataset.name, dataset)
     monkeypatch.setattr(download, "_mnist", lambda *_: None)
-    monkeypatch.setattr(download.larochelle, "make", lambda *_: files)
+    monkeypatch.setattr(larochelle, "make", lambda *_: files)
     folder = tmp_path / dataset.name
     made = caches.Manifest(dataset.name, "regenerated", regenerated=True, sha256={})
     caches.store(folder, {name: content[::-1] for name, content in files.items()}, made)
     assert "made by an earlier procedure" in download.problems(dataset, folder)[0]
     assert len(load(dataset.name, cache=tmp_path)) == 6
     assert download.problems(dataset, folder) == []
-    monkeypatch.setattr(download.larochelle, "make", None)  # now it is there, and stays
+    monkeypatch.setattr(larochelle, "make", None)  # now it is there, and stays
     assert len(load(dataset.name, "test", cache=tmp_path)) == 4
 
 

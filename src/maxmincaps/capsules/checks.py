@@ -1,7 +1,8 @@
-"""Checks of what a layer receives, with messages that name the layer, what it expected and what it found."""
+"""Checks of what a layer receives: shape and dtype, and whether operators are traced."""
 
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor, nn
 
 from maxmincaps.errors import InputError
@@ -27,3 +28,13 @@ def check_input(layer: nn.Module, found: Tensor, expected: Sequence[int | str]) 
         raise InputError(f"{name}: expected a tensor of shape ({shape}), found {tuple(found.shape)}")
     if not found.is_floating_point():
         raise InputError(f"{name}: expected floating-point numbers, found {found.dtype}; convert with .float()")
+
+
+def is_tracing(*tensors: Tensor) -> bool:
+    """Return whether operators are traced (`torch.compile`, export, jit) or tensors are transformed by `torch.func`.
+
+    Code that works in pieces or has custom gradients gives way to plain operators then.
+    """
+    if torch.compiler.is_compiling() or torch.jit.is_tracing():
+        return True
+    return any(torch.func.debug_unwrap(tensor, recurse=False) is not tensor for tensor in tensors)

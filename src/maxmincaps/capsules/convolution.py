@@ -14,11 +14,11 @@ import torch.nn.functional as functional
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from maxmincaps.capsules.checks import is_tracing
 from maxmincaps.capsules.frequencies import Pair
 from maxmincaps.capsules.multipliers import ScaledWeights
 from maxmincaps.capsules.phases import Geometry
 from maxmincaps.capsules.spectral import product_dtype, spectral_convolution
-from maxmincaps.capsules.tracing import is_tracing
 from maxmincaps.errors import InputError, check_name
 
 METHODS = ("auto", "spectral", "unfold", "direct")

@@ -7,8 +7,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from maxmincaps.capsules.checks import is_tracing
 from maxmincaps.capsules.shapes import Labels, Poses, Reconstructions
-from maxmincaps.capsules.tracing import is_tracing
 from maxmincaps.errors import InputError
 
 

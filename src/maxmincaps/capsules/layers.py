@@ -11,7 +11,7 @@ import torch
 from einops import einsum, rearrange
 from torch import Tensor, nn
 
-from maxmincaps.capsules.checks import check_input
+from maxmincaps.capsules.checks import check_input, is_tracing
 from maxmincaps.capsules.convolution import StridedConvolution
 from maxmincaps.capsules.multipliers import ScaledWeights, power_of_two
 from maxmincaps.capsules.normalizations import NormalizationChoice, normalization_of
@@ -26,7 +26,6 @@ from maxmincaps.capsules.routing import (
     votes_in_pieces,
 )
 from maxmincaps.capsules.shapes import Couplings, Images, Parts, Poses
-from maxmincaps.capsules.tracing import is_tracing
 from maxmincaps.errors import InputError
 
 # In the first steps of Adam most weights of a sum move in the same direction, so the sum changes in proportion to its

@@ -70,6 +70,8 @@ class Dataset:
     """Published files that are refused, because reading a pickle can run code."""
     sha256: Mapping[str, str] = field(default_factory=dict)
     """SHA-256 of each decoded file. Empty for sets that are regenerated or have no published hash."""
+    procedure: int = 1
+    """Version of the procedure that regenerates the set. It changes with the pixels, so that no cache mixes them."""
 
     def files(self, split: str) -> tuple[str, ...]:
         """Return the names of a split's files in the cache."""

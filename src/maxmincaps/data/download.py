@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from maxmincaps.data import larochelle, sources
+from maxmincaps.data import sources
 from maxmincaps.data.cache import Manifest, cache_folder, locked, manifest_of, read_verified, store, writing
 from maxmincaps.data.catalog import DATASETS, Dataset, Source, parse_files
 from maxmincaps.data.formats import Labels, Pixels
@@ -90,6 +90,8 @@ def get(
 
     def fetch(one: Source, into: Path) -> dict[str, bytes]:
         if one.kind == "regenerated":
+            from maxmincaps.data import larochelle  # few trainings make their images
+
             return larochelle.make(name, _mnist(root, source, requested, report), seed, photographs)
         if one.kind == "official":
             return decode_folder(dataset, sources.download(one, into), into)
@@ -106,8 +108,7 @@ def get(
                 kind = source if photographs is None else "regenerated"
                 files, used = _first_fetched(dataset, kind, fetch, scratch, report)
                 origin, verified = str(used), verified or (bool(used.md5) and all(used.md5.values()))
-        procedure = larochelle.PROCEDURES.get(name, 1)
-        manifest = Manifest(name, origin, origin == "regenerated", {}, seed, procedure, verified)
+        manifest = Manifest(name, origin, origin == "regenerated", {}, seed, dataset.procedure, verified)
         return store(folder, files, manifest)
 
 
@@ -132,7 +133,7 @@ def problems(dataset: Dataset, folder: Path) -> list[str]:
 
 def _outdated(dataset: Dataset, manifest: Manifest) -> bool:
     """Return whether a regenerated set was made by another version of the procedure, which gives other pixels."""
-    return manifest.regenerated and manifest.procedure != larochelle.PROCEDURES.get(dataset.name, 1)
+    return manifest.regenerated and manifest.procedure != dataset.procedure
 
 
 def check(cache: Path | None = None) -> dict[str, list[str]]:

@@ -21,8 +21,6 @@ from maxmincaps.data.catalog import idx_files
 from maxmincaps.data.formats import Labels, Pixels, open_image, reading
 from maxmincaps.errors import InputError, import_extra
 
-PROCEDURES = {"rotated-mnist": 2, "background-mnist": 1}
-"""Version of each set's procedure. It changes with the pixels, so that no cache mixes old and new ones."""
 TRAIN, TEST = 12_000, 50_000
 SIDE = 28
 SIGMA = 0.30  # of the Gaussian weights, in pixels; fitted to genuine images, which it reproduces to 1/255
