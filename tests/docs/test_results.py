@@ -78,10 +78,11 @@ def test_a_budget_that_all_rows_share_stands_below_the_table_alone():
     assert "8 epochs of 10,000 images" in note
 
 
-def test_budgets_that_would_look_the_same_are_kept_in_full():
+def test_budgets_that_would_look_the_same_have_letters():
     rows, *notes = fill().with_short_budgets(TABLE.replace("4 epochs", "8 epochs"))
-    assert "8 epochs of 10,000 images, products in bf16" in rows
-    assert notes == []
+    assert "8 × 10,000 (a)" in rows
+    assert "8 × 10,000 (b)" in rows
+    assert any("(b): products in bf16" in note or "(a): products in bf16" in note for note in notes)
 
 
 def test_a_page_has_a_note_of_several_tables_once():
